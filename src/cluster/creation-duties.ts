@@ -16,6 +16,11 @@ import { readRecord } from "./records.ts";
 
 /** A front whose Lease is seen late is not taken for dead. */
 const OWNER_GRACE_MS = 5_000;
+/**
+ * Longer than any create. The record of a key may come into being after its front has given up the
+ * request that made it, and has found nothing to remove.
+ */
+const MAX_CREATE_MS = 300_000;
 
 type DutyContext = Pick<ClusterContext, "api" | "clock" | "creations" | "fronts">;
 
@@ -34,10 +39,7 @@ export function creationDuties(
       const ofTeam = kept.get(creation.team);
       if (ofTeam === undefined) kept.set(creation.team, [stored]);
       else ofTeam.push(stored);
-    } else if (
-      !fronts.isAlive(creation.owner) &&
-      since.lasts(`creation ${metadata.name}`, OWNER_GRACE_MS)
-    ) {
+    } else if (isLeft(metadata.uid, fronts.isAlive(creation.owner), since)) {
       works.push(() => settle(context, { metadata, creation }));
     }
   }
@@ -46,6 +48,12 @@ export function creationDuties(
     for (const stored of outdated(ofTeam, sinceMs)) works.push(() => removeCreation(api, stored));
   }
   return works;
+}
+
+/** Whether no front will finish its create. */
+function isLeft(uid: string, isOwnerAlive: boolean, since: Pick<Observations, "lasts">): boolean {
+  if (since.lasts(`creation ${uid}`, MAX_CREATE_MS)) return true;
+  return !isOwnerAlive && since.lasts(`creation of a dead front ${uid}`, OWNER_GRACE_MS);
 }
 
 /** Those that are too old, and the oldest ones beyond the most that are kept. */

@@ -23,6 +23,11 @@ import { volumeDuties } from "./volumes/volumes.ts";
 const TICK_MS = 1_000;
 /** An end that its own front still carries out is not done twice. */
 const ENDING_GRACE_MS = 5_000;
+/**
+ * Longer than any start. The record of one may come into being after its front has given up the request
+ * that made it, and has found nothing to remove.
+ */
+const MAX_START_MS = 180_000;
 /** A Pod or a record may be seen some time before the other one. */
 const UNSEEN_GRACE_MS = 5_000;
 /** The kubelet of a deleted Pod answers within its grace; a silent node never does. */
@@ -111,8 +116,9 @@ function dutyOf(
   }
   const pod = context.pods.items.get(sandboxId);
   if (state === "starting") {
-    if (context.fronts.isAlive(owner) || !lasts("starting", ENDING_GRACE_MS)) return undefined;
-    return () => endSandbox(context, sandboxId, { reason: "its front died", holds: isStarting });
+    const reason = leftStart(context.fronts.isAlive(owner), lasts);
+    if (reason === undefined) return undefined;
+    return () => endSandbox(context, sandboxId, { reason, holds: isStarting });
   }
   const pauseDuty = pauses.dutyOf(stored, since);
   if (pauseDuty !== undefined) return pauseDuty === "wait" ? undefined : pauseDuty;
@@ -132,6 +138,16 @@ function dutyOf(
       await endSandbox(context, sandboxId, { reason, holds: isNotPaused });
     }
   };
+}
+
+/** Why a start is removed; undefined while its front may still finish it. */
+function leftStart(
+  isOwnerAlive: boolean,
+  lasts: (what: string, ms: number) => boolean,
+): string | undefined {
+  if (lasts("starting", MAX_START_MS)) return "its front gave it up";
+  const isLeft = !isOwnerAlive && lasts("start of a dead front", ENDING_GRACE_MS);
+  return isLeft ? "its front died" : undefined;
 }
 
 /** Whether it is to be paused, or is, and no Pod of it is seen for that. */

@@ -6,9 +6,15 @@ import type { SnapshotRecord } from "./records.ts";
 import type { Removal } from "./removals.ts";
 import { findUsed, removeSnapshot } from "./remove.ts";
 import { isUsed, superseded } from "./snapshots.ts";
+import { TAKE_TIMEOUT_MS } from "./take.ts";
 
 /** A front whose Lease is seen late is not taken for dead, nor a sandbox that is seen late for none. */
 const UNUSED_GRACE_MS = 10_000;
+/**
+ * Longer than any image is made. Its record may come into being after its front has given up the request
+ * that made it, and has found nothing to remove.
+ */
+const MAX_TAKE_MS = TAKE_TIMEOUT_MS + 300_000;
 /** A removal that its own front still carries out is not done twice. */
 const REMOVING_GRACE_MS = 60_000;
 
@@ -44,7 +50,10 @@ function isDue(
   if (state === "removing") {
     return lasts("removing", isAlive ? REMOVING_GRACE_MS : UNUSED_GRACE_MS);
   }
-  if (state === "pending") return !isAlive && lasts("pending", UNUSED_GRACE_MS);
+  if (state === "pending") {
+    if (lasts("pending", MAX_TAKE_MS)) return true;
+    return !isAlive && lasts("pending of a dead front", UNUSED_GRACE_MS);
+  }
   const isUseless = isOld || (kind !== "snapshot" && (isReleased || !isAlive));
   return isUseless && !isUsed(context, buildId) && lasts("unused", UNUSED_GRACE_MS);
 }

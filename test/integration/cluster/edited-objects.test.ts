@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
-const GRACE_SHARE = 0.002;
+const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 30_000, interval: 50 };
 const LONG = 60_000;
 

@@ -7,8 +7,8 @@ import { atStep } from "../../support/at-step.ts";
 import { endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
-/** A second stands for some minutes. */
-const GRACE_SHARE = 0.002;
+/** Half a minute stands for half an hour. */
+const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 30_000, interval: 100 };
 const LONG = 90_000;
 
