@@ -3,6 +3,7 @@
  * seed). Every change names the version that it was made from, so of two changes one wins.
  */
 
+import { randomUUID } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
@@ -13,6 +14,8 @@ import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 import { parseStored } from "./stored-text.ts";
 
 const PART_VALUE = "sandbox";
+/** A change that changes nothing keeps its version: this is another value each time. */
+const TOUCHED = "sandbox-mcp.io/touched";
 /** Kubernetes stores objects of at most 1 MiB. */
 const MAX_RECORD_BYTES = 900_000;
 /** What a list or a watch of records selects. */
@@ -114,6 +117,21 @@ export async function changeRecord(
     },
   };
   return toKnown(await api.call({ method: "PATCH", path: `configmaps/${name}`, body }), record);
+}
+
+/**
+ * Gives it another version, and nothing else: a change that named the one of before is refused if
+ * Kubernetes carries it out only now.
+ */
+export async function touchRecord(
+  api: ClusterApi,
+  { metadata: { name, resourceVersion, uid }, record }: KnownSandbox,
+): Promise<KnownSandbox> {
+  const metadata = { resourceVersion, uid, annotations: { [TOUCHED]: randomUUID() } };
+  return toKnown(
+    await api.call({ method: "PATCH", path: `configmaps/${name}`, body: { metadata } }),
+    record,
+  );
 }
 
 /** Undefined when there is none. */

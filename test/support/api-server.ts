@@ -62,8 +62,8 @@ export interface TestApiServer extends AsyncDisposable {
   refuse(call: string, reply: Refusal, isMeant?: (body: unknown) => boolean): void;
   /** Carries out the next create of a kind or patch of a path, and cuts the connection in place of an answer. */
   loseNextReply(target: string): void;
-  /** Cuts the connection of the next such call, which is carried out when the returned function is called. */
-  carryOutLate(call: string): () => void;
+  /** Cuts the connection of the next such call; what is returned carries it out, and resolves when that is done. */
+  carryOutLate(call: string): () => Promise<void>;
   /** Does something before the next such call is carried out, written as those of `calls`. */
   before(call: string, work: () => Promise<void>): void;
   /** The watch that was the first of its kind and labels is told nothing until that is disposed of. */
@@ -85,7 +85,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const lasting: ((call: string, body: unknown) => Refusal | undefined)[] = [];
   const lost = new Set<string>();
   const works = new Map<string, () => Promise<void>>();
-  const late = new Map<string, Promise<void>>();
+  const late = new Map<string, { readonly released: Promise<void>; readonly done: () => void }>();
   const provided = new Map<string, object | number>();
   const calls: string[] = [];
   let version = 1_000;
@@ -226,12 +226,13 @@ export async function startApiServer(): Promise<TestApiServer> {
     const call = `${request.method} ${name === undefined ? plural : path}`;
     calls.push(call);
     const text = await textOf(request);
-    const release = late.get(call);
+    const held = late.get(call);
     late.delete(call);
-    if (release !== undefined) {
+    if (held !== undefined) {
       // What answers it finds nobody.
       response.on("error", () => undefined).destroy();
-      await release;
+      await held.released;
+      setImmediate(held.done);
     }
     const work = works.get(call);
     works.delete(call);
@@ -298,9 +299,13 @@ export async function startApiServer(): Promise<TestApiServer> {
     provide: (path, known) => void provided.set(path, known),
     loseNextReply: (target) => void lost.add(target),
     carryOutLate(call) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      late.set(call, promise);
-      return resolve;
+      const released = Promise.withResolvers<void>();
+      const done = Promise.withResolvers<void>();
+      late.set(call, { released: released.promise, done: done.resolve });
+      return async () => {
+        released.resolve();
+        await done.promise;
+      };
     },
     before: (call, work) => void works.set(call, work),
     delayWatch(plural, selector) {

@@ -10,6 +10,7 @@ import {
   changeRecord,
   isKnown,
   readRecord,
+  touchRecord,
   type KnownSandbox,
   type SandboxChange,
   type StoredSandbox,
@@ -98,24 +99,28 @@ export async function beginChange(
       return { stored: begun, change };
     } catch (error) {
       if (isConflict(error)) continue;
-      // It may have been written all the same.
-      await abandon(context, subject.sandboxId, change);
+      // It may have been written all the same, or will be.
+      await abandon(context, stored, change);
       throw error;
     }
   }
   throw staysBusy(subject);
 }
 
-/** Takes back a change of which nothing was done. */
+/** Takes back a change of which nothing was done, and which a record of this version may still get. */
 async function abandon(
   context: ClusterContext,
-  sandboxId: string,
+  { metadata: { resourceVersion }, record: { sandboxId } }: KnownSandbox,
   change: SandboxChange,
 ): Promise<void> {
+  const { api, records } = context;
   const work = async () => {
-    const stored = await readRecord(context.api, sandboxId);
-    if (isKnown(stored) && isOwn(stored, change)) {
-      context.records.apply(await changeRecord(context.api, stored, { change: null }));
+    const stored = await readRecord(api, sandboxId);
+    if (!isKnown(stored)) return;
+    if (isOwn(stored, change)) {
+      records.apply(await changeRecord(api, stored, { change: null }));
+    } else if (stored.metadata.resourceVersion === resourceVersion) {
+      records.apply(await touchRecord(api, stored));
     }
   };
   try {

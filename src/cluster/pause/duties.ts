@@ -12,6 +12,8 @@ import { createTimeoutRetries } from "./timeout-retries.ts";
 
 /** A front whose Lease is seen late is not taken for dead, nor a Pod that ends for one that stays. */
 const GRACE_MS = 5_000;
+/** Longer than each may take, its undoing included: that of a front that lives is over by then, or forgotten. */
+const MAX_CHANGE_MS = { pausing: 1_800_000, resuming: 180_000 } as const;
 
 export interface PauseDuties {
   /** What is to be done about a record, which may be nothing yet; undefined for other duties. */
@@ -57,7 +59,10 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
     const runs = pod !== undefined && addressOf(pod) !== undefined;
     // A pause needs its Pod: without it the sandbox ends as any other.
     if (change.kind === "pausing" && !runs && !running.has(record.sandboxId)) return undefined;
-    if (context.fronts.isAlive(change.owner) || !lasts(change.kind, GRACE_MS)) return "wait";
+    const isLong = lasts(change.kind, MAX_CHANGE_MS[change.kind]);
+    const isLeft =
+      !context.fronts.isAlive(change.owner) && lasts("change of a dead front", GRACE_MS);
+    if (!isLong && !isLeft) return "wait";
     if (change.kind === "resuming") return async () => undoResume(context, stored);
     return inBackground(record, async () => takeOverPause(context, stored));
   }

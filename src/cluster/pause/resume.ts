@@ -20,6 +20,7 @@ import {
   changeRecord,
   isKnown,
   readRecord,
+  touchRecord,
   type KnownSandbox,
   type SandboxChange,
 } from "../records.ts";
@@ -176,8 +177,10 @@ async function undo(
   const work = async () => {
     const stored = await readRecord(context.api, sandboxId);
     if (!isKnown(stored) || !isOwn(stored, change)) return;
+    // The start may still be carried out: from now on it cannot count, and its Pod is of no use.
+    const touched = await touchRecord(context.api, stored);
     if (pod !== undefined) await removePod(context.api, pod);
-    context.records.apply(await changeRecord(context.api, stored, { change: null }));
+    context.records.apply(await changeRecord(context.api, touched, { change: null }));
   };
   try {
     await work();

@@ -1,7 +1,8 @@
 /** Requests that are carried out after their front had given them up: nothing of them stays, nothing waits for them. */
 
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { callFront, sendFront } from "../../support/pod-front.ts";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { atStep } from "../../support/at-step.ts";
+import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 const LONG = 60_000;
@@ -14,6 +15,7 @@ let place: SnapshotWorld;
 beforeAll(async () => {
   place = await startSnapshotWorld({ graceShare: GRACE_SHARE, more: { maxSandboxes: 2 } });
 }, LONG);
+afterEach(() => endSandboxes(place.world.api, place.url));
 afterAll(async () => place[Symbol.asyncDispose]());
 
 const recordsOf = (start: string) =>
@@ -33,14 +35,11 @@ test.for(["url", "second"] as const)(
   async (front) => {
     const carryOut = place.world.api.carryOutLate("POST configmaps");
     expect((await create(place[front])).status).toBe(503);
-    carryOut();
+    await carryOut();
     await expect.poll(() => recordsOf("i")).toHaveLength(1);
     await expect.poll(() => recordsOf("i"), SETTLED).toEqual([]);
     const other = place[front === "url" ? "second" : "url"];
     for (let count = 0; count < 2; count += 1) expect((await create(other)).status).toBe(201);
-    for (const path of recordsOf("i")) {
-      await sendFront(other, `DELETE /sandboxes/${path.replace("configmaps/", "")}`);
-    }
   },
 );
 
@@ -48,7 +47,7 @@ test("the key of a create that its front gave up is free again", { timeout: LONG
   const headers = { "idempotency-key": "late" };
   const carryOut = place.world.api.carryOutLate("POST configmaps");
   expect((await create(place.url, headers)).status).toBe(503);
-  carryOut();
+  await carryOut();
   await expect.poll(() => recordsOf("creation-")).toHaveLength(1);
   expect((await create(place.url, headers)).status).toBe(409);
   await expect.poll(() => recordsOf("creation-"), SETTLED).toEqual([]);
@@ -56,11 +55,74 @@ test("the key of a create that its front gave up is free again", { timeout: LONG
 });
 
 test("a snapshot that its front gave up leaves no record", { timeout: LONG }, async () => {
-  const [path = ""] = recordsOf("i");
+  const { sandboxID } = Object((await create(place.url)).body);
   const carryOut = place.world.api.carryOutLate("POST configmaps");
-  const id = path.replace("configmaps/", "");
-  expect((await sendFront(place.url, `POST /sandboxes/${id}/snapshots`, {})).status).toBe(503);
-  carryOut();
+  const route = `POST /sandboxes/${sandboxID}/snapshots` as const;
+  expect((await sendFront(place.url, route, {})).status).toBe(503);
+  await carryOut();
   await expect.poll(() => recordsOf("snapshot-")).toHaveLength(1);
   await expect.poll(() => recordsOf("snapshot-"), SETTLED).toEqual([]);
+});
+
+const dataOf = (id: string) => Object(place.world.api.objects.get(`configmaps/${id}`)?.["data"]);
+const stateOf = async (id: string) =>
+  (await sendFront(place.url, `GET /sandboxes/${id}`)).body.state;
+
+async function createPaused(): Promise<string> {
+  const { status, body } = await create(place.url);
+  expect(status).toBe(201);
+  const { sandboxID } = Object(body);
+  expect((await sendFront(place.url, `POST /sandboxes/${sandboxID}/pause`)).status).toBe(204);
+  return sandboxID;
+}
+
+test("a pause and a resume that their front gave up are not begun", { timeout: LONG }, async () => {
+  const { status, body } = await create(place.url);
+  expect(status).toBe(201);
+  const { sandboxID } = Object(body);
+  const path = `configmaps/${sandboxID}`;
+  for (const [call, more] of [
+    ["pause", undefined],
+    ["connect", { timeout: 300 }],
+  ] as const) {
+    const carryOut = place.world.api.carryOutLate(`PATCH ${path}`);
+    const route = `POST /sandboxes/${sandboxID}/${call}` as const;
+    expect((await sendFront(place.url, route, more)).status).toBe(503);
+    await carryOut();
+    expect(dataOf(sandboxID).change).toBeUndefined();
+    expect((await sendFront(place.second, route, more)).status).toBe(call === "pause" ? 204 : 201);
+  }
+});
+
+test(
+  "a resume that counts while its front undoes it keeps its Pod",
+  { timeout: LONG },
+  async () => {
+    const id = await createPaused();
+    const { api } = place.world;
+    using told = atStep("pod.told", async () => {
+      const carryOut = api.carryOutLate(`PATCH configmaps/${id}`);
+      api.before(`DELETE pods/${id}`, async () => {
+        await carryOut();
+      });
+    });
+    const { status } = await sendFront(place.url, `POST /sandboxes/${id}/connect`, {
+      timeout: 300,
+    });
+    expect([told.wasReached, status]).toEqual([true, 503]);
+    await sendFront(place.url, `POST /sandboxes/${id}/connect`, { timeout: 300 });
+    expect([await stateOf(id), api.objects.has(`pods/${id}`)]).toEqual(["running", true]);
+  },
+);
+
+test("a change that no front carries out ends", { timeout: LONG }, async () => {
+  const id = await createPaused();
+  const { api } = place.world;
+  const [lease = ""] = [...api.objects.keys()].filter((path) => path.startsWith("leases/"));
+  const change = { kind: "resuming", owner: lease.replace("leases/", ""), attempt: "forgotten" };
+  api.change(`configmaps/${id}`, ({ data }) => {
+    Object(data).change = JSON.stringify(change);
+  });
+  await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
+  expect(await stateOf(id)).toBe("paused");
 });
