@@ -11,6 +11,7 @@ import {
   type KnownCreation,
   type StoredCreation,
 } from "./creations.ts";
+import type { Duty } from "./duty-works.ts";
 import type { Observations } from "./observations.ts";
 import { readRecord } from "./records.ts";
 
@@ -25,12 +26,9 @@ const MAX_CREATE_MS = 300_000;
 type DutyContext = Pick<ClusterContext, "api" | "clock" | "creations" | "fronts">;
 
 /** What is to be done now. */
-export function creationDuties(
-  context: DutyContext,
-  since: Pick<Observations, "lasts">,
-): (() => Promise<unknown>)[] {
+export function creationDuties(context: DutyContext, since: Pick<Observations, "lasts">): Duty[] {
   const { api, clock, creations, fronts } = context;
-  const works: (() => Promise<unknown>)[] = [];
+  const works: Duty[] = [];
   const kept = new Map<string, StoredCreation[]>();
   for (const stored of creations.items.values()) {
     const { metadata, creation } = stored;
@@ -40,12 +38,14 @@ export function creationDuties(
       if (ofTeam === undefined) kept.set(creation.team, [stored]);
       else ofTeam.push(stored);
     } else if (isLeft(metadata.uid, fronts.isAlive(creation.owner), since)) {
-      works.push(() => settle(context, { metadata, creation }));
+      works.push({ name: metadata.uid, run: () => settle(context, { metadata, creation }) });
     }
   }
   const sinceMs = clock.now() - KEPT_MS;
   for (const ofTeam of kept.values()) {
-    for (const stored of outdated(ofTeam, sinceMs)) works.push(() => removeCreation(api, stored));
+    for (const stored of outdated(ofTeam, sinceMs)) {
+      works.push({ name: stored.metadata.uid, run: () => removeCreation(api, stored) });
+    }
   }
   return works;
 }

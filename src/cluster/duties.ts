@@ -4,11 +4,11 @@
  * the keys of creates.
  */
 
-import { asOperation } from "../common/operation.ts";
 import type { ClusterContext } from "./context.ts";
 import { creationDuties } from "./creation-duties.ts";
+import { createDutyWorks, type Duty } from "./duty-works.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
-import { createLastingFault, type LastingFault } from "./lasting-fault.ts";
+import { createLastingFault } from "./lasting-fault.ts";
 import { addressOf, endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
@@ -36,7 +36,7 @@ const PROBE_GRACE_MS = 300_000;
 /** Longer than a watch may be late. */
 const LATE_POD_MS = 300_000;
 
-export function startDuties(context: ClusterContext): AsyncDisposable {
+export function startDuties(context: ClusterContext): Disposable {
   const { log, fronts } = context;
   const since = createObservations(context.graceShare);
   const fillPool = createPoolFiller(context);
@@ -48,43 +48,40 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
       log.warn({ op: "snapshot.remove", buildId, err: error }, "image was left, it is retried");
     },
   });
-  let ticking: Promise<void> | undefined;
 
-  async function tick(): Promise<void> {
-    await attempt("records", () => lookAtRecords(context, { since, pauses }));
-    await attempt("pods", () => lookAtPods(context, since));
-    await attempt("creations", () => inTurns(creationDuties(context, since)));
-    await attempt("snapshots", async () => removals.look(snapshotDuties(context, since)));
-    await attempt("volumes", () => inTurns(volumeDuties(context, since)));
-    await attempt("pool", fillPool);
-    since.forget();
-  }
+  const subjects = [
+    follow("records", () => recordDuties(context, { since, pauses })),
+    follow("pods", () => podDuties(context, since)),
+    follow("creations", () => creationDuties(context, since)),
+    follow("snapshots", () => {
+      removals.look(snapshotDuties(context, since));
+      return [];
+    }),
+    follow("volumes", () => volumeDuties(context, since)),
+    follow("pool", () => [{ name: "pool", run: fillPool }]),
+  ];
 
-  const faults = new Map<string, LastingFault>();
-
-  async function attempt(subject: string, work: () => Promise<void>): Promise<void> {
-    const { graceShare } = context;
+  /** Returns what each look does about a subject. */
+  function follow(subject: string, find: () => readonly Duty[]): () => void {
+    const { graceShare, closing, track } = context;
     const fields = { op: "cluster.duties", subject };
-    const fault = faults.get(subject) ?? createLastingFault({ log, fields, graceShare });
-    faults.set(subject, fault);
-    try {
-      await asOperation(`cluster.${subject}`, work);
-      fault.clear();
-    } catch (error) {
-      if (!context.closing.aborted) fault.note(error);
-    }
+    const fault = createLastingFault({ log, fields, graceShare });
+    const works = createDutyWorks({ subject, fault, closing, track });
+    return () => {
+      try {
+        works.look(find());
+      } catch (error) {
+        fault.note(error);
+      }
+    };
   }
 
   const timer = setInterval(() => {
-    if (ticking !== undefined || !fronts.isLeader) return;
-    ticking = tick().finally(() => (ticking = undefined));
+    if (context.closing.aborted || !fronts.isLeader) return;
+    for (const look of subjects) look();
+    since.forget();
   }, TICK_MS).unref();
-  return {
-    async [Symbol.asyncDispose]() {
-      clearInterval(timer);
-      await ticking;
-    },
-  };
+  return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 interface Look {
@@ -92,13 +89,11 @@ interface Look {
   readonly pauses: PauseDuties;
 }
 
-async function lookAtRecords(context: ClusterContext, look: Look): Promise<void> {
-  const works: (() => Promise<unknown>)[] = [];
-  for (const stored of context.records.items.values()) {
-    const work = dutyOf(context, stored, look);
-    if (work !== undefined) works.push(work);
-  }
-  await inTurns(works);
+function recordDuties(context: ClusterContext, look: Look): Duty[] {
+  return [...context.records.items].flatMap(([name, stored]) => {
+    const run = dutyOf(context, stored, look);
+    return run === undefined ? [] : [{ name, run }];
+  });
 }
 
 /** What is to be done about a record now. */
@@ -164,21 +159,29 @@ function isStarting({ record }: StoredSandbox): boolean {
   return record?.state === "starting";
 }
 
-async function lookAtPods(context: ClusterContext, since: Observations): Promise<void> {
-  const works: (() => Promise<unknown>)[] = [];
-  for (const pod of context.pods.items.values()) {
-    const { name } = pod.metadata;
-    if (isStuck(pod, since)) {
-      works.push(() => removePod(context.api, pod, 0));
-    } else if (isForgottenProbe(pod) && since.lasts(`probe ${name}`, PROBE_GRACE_MS)) {
-      works.push(() => removePod(context.api, pod));
-    } else if (seemsOrphan(context, pod) && since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
-      works.push(async () => {
-        if (await isOrphan(context, name)) await removePod(context.api, pod);
-      });
-    }
+function podDuties(context: ClusterContext, since: Observations): Duty[] {
+  return [...context.pods.items.values()].flatMap((pod) => {
+    const run = podDutyOf(context, pod, since);
+    return run === undefined ? [] : [{ name: pod.metadata.uid, run }];
+  });
+}
+
+function podDutyOf(
+  context: ClusterContext,
+  pod: Pod,
+  since: Observations,
+): (() => Promise<void>) | undefined {
+  const { name } = pod.metadata;
+  if (isStuck(pod, since)) return () => removePod(context.api, pod, 0);
+  if (isForgottenProbe(pod) && since.lasts(`probe ${name}`, PROBE_GRACE_MS)) {
+    return () => removePod(context.api, pod);
   }
-  await inTurns(works);
+  if (!seemsOrphan(context, pod) || !since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
+    return undefined;
+  }
+  return async () => {
+    if (await isOrphan(context, name)) await removePod(context.api, pod);
+  };
 }
 
 function isStuck({ metadata }: Pod, since: Observations): boolean {
@@ -198,16 +201,4 @@ function isForgottenProbe({ metadata }: Pod): boolean {
 function seemsOrphan({ records }: ClusterContext, { metadata }: Pod): boolean {
   if (metadata.deletionTimestamp !== undefined) return false;
   return metadata.labels?.[PART] === "sandbox" && !records.items.has(metadata.name);
-}
-
-/** Works at once: the API server limits its clients. */
-const WIDTH = 8;
-
-async function inTurns(works: readonly (() => Promise<unknown>)[]): Promise<void> {
-  const faults: unknown[] = [];
-  for (let at = 0; at < works.length; at += WIDTH) {
-    const results = await Promise.allSettled(works.slice(at, at + WIDTH).map((work) => work()));
-    for (const result of results) if (result.status === "rejected") faults.push(result.reason);
-  }
-  if (faults.length > 0) throw new AggregateError(faults, `${faults.length} duties failed`);
 }

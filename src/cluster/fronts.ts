@@ -4,6 +4,7 @@
  * that do so at once, after a fault of the network, do no harm: every change is locked by itself.
  */
 
+import { createTrack } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
 import { hasErrorCode } from "./api.ts";
@@ -14,6 +15,8 @@ import { removeObject } from "./records.ts";
 import { startWatchCache, type WatchCache } from "./watch-cache.ts";
 
 const RENEW_MS = 3_000;
+/** Renewals at once: one that waits for its answer keeps the next one from nothing. */
+const MAX_RENEWALS = 5;
 /** A front that has renewed nothing for this long is gone. */
 const LEASE_SECONDS = 15;
 const MS_PER_SECOND = 1_000;
@@ -70,7 +73,7 @@ export async function startFronts({
     try {
       const startedAtMs = performance.now();
       await renew(api, name);
-      renewedAtMs = startedAtMs;
+      renewedAtMs = Math.max(renewedAtMs, startedAtMs);
       fault.clear();
       for (const other of news.names()) {
         const isForgotten = (news.silenceOf(other) ?? 0) > FORGET_MS * graceShare;
@@ -81,10 +84,10 @@ export async function startFronts({
     }
   }
 
-  let ticking: Promise<void> | undefined;
+  const { pending, track } = createTrack();
   const timer = setInterval(() => {
-    if (ticking !== undefined) return;
-    ticking = tick().finally(() => (ticking = undefined));
+    // Its faults are noted.
+    if (pending.size < MAX_RENEWALS) void track(tick());
   }, RENEW_MS * graceShare).unref();
   return {
     name,
@@ -98,7 +101,7 @@ export async function startFronts({
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       stop();
-      await ticking;
+      await Promise.all(pending);
       await removeObject(api, `leases/${name}`).catch((error: unknown) => {
         log.debug({ op: "cluster.lease", err: error }, "lease was left");
       });

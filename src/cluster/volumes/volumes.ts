@@ -8,6 +8,7 @@ import { MESSAGES } from "../../wire/messages.ts";
 import { hasErrorCode, isConflict } from "../api.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
+import type { Duty } from "../duty-works.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
 import { removeObject, usesVolume } from "../records.ts";
@@ -152,21 +153,20 @@ async function isMounted({ api }: ClusterContext, volumeId: string): Promise<boo
 }
 
 /** What the leading front does: it goes on with removals whose front died. */
-export function volumeDuties(
-  context: ClusterContext,
-  since: Pick<Observations, "lasts">,
-): (() => Promise<unknown>)[] {
+export function volumeDuties(context: ClusterContext, since: Pick<Observations, "lasts">): Duty[] {
   return [...(context.volumes?.items.values() ?? [])]
     .filter(({ metadata, isRemoved }) => isRemoved && metadata.deletionTimestamp === undefined)
     .filter(({ metadata: { uid } }) => since.lasts(`volume ${uid}`, REMOVING_GRACE_MS))
-    .map((stored) => async () => {
-      try {
-        await finishRemoval(context, stored);
-      } catch (error) {
-        // What it has become meanwhile is looked at again.
-        if (!isConflict(error)) throw error;
-      }
-    });
+    .map((stored) => ({ name: stored.metadata.uid, run: async () => goOn(context, stored) }));
+}
+
+async function goOn(context: ClusterContext, stored: StoredVolume): Promise<void> {
+  try {
+    await finishRemoval(context, stored);
+  } catch (error) {
+    // What it has become meanwhile is looked at again.
+    if (!isConflict(error)) throw error;
+  }
 }
 
 /** The one that a create has just made may not be seen yet. @throws SandboxError */
