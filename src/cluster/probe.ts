@@ -3,37 +3,25 @@
  * snapshots, and Pods as sandboxes and their volumes have them.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
-import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
-import { signalAfter } from "../common/late-signal.ts";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import {
   ISOLATION_LEVELS,
-  type ContainerLimits,
   type EngineCheck,
   type EngineReport,
   type IsolationLevel,
 } from "../engine/engine.ts";
-import { newSandboxId } from "../wire/address.ts";
 import { hasErrorCode, isForbidden, type ClusterApi } from "./api.ts";
-import { createPodDialer } from "./dial.ts";
-import type { PodImage } from "./image-templates.ts";
-import { measureIsolation } from "./isolation.ts";
 import { KEYS_SECRET } from "./keys.ts";
-import { addressOf, podSchema, startFaultOf, waitOf, type Pod } from "./objects.ts";
-import { toPod, type PodPlan } from "./pod-spec.ts";
-import type { PodTemplate } from "./pod-template.ts";
+import { toPod } from "./pod-spec.ts";
+import { planOf, tryPod, type PodTrialOptions } from "./probe-pod.ts";
+import { checkPolicies } from "./probe-policies.ts";
 import { checkQuota } from "./probe-quota.ts";
-import { removeObject } from "./records.ts";
-import { openClusterSecrets } from "./seed.ts";
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import { tryRegistry } from "./snapshots/probe-registry.ts";
 import { toClaimSpec, type VolumeSettings } from "./volumes/records.ts";
 
 const MIN_MINOR = 33;
-/** A node may pull the image first. */
-const PROBE_TIMEOUT_MS = 120_000;
-const POLL_MS = 250;
 /** Larger volumes may cost more than the trial is worth. */
 const MAX_PROBE_MB = 1_024;
 
@@ -59,18 +47,12 @@ function verbs(): readonly string[] {
   return ["create", "delete", "get", "list", "patch", "watch"];
 }
 
-export interface ProbeOptions {
-  readonly api: ClusterApi;
-  readonly images: readonly PodImage[];
-  readonly podTemplate: PodTemplate;
-  readonly limits: ContainerLimits;
+export interface ProbeOptions extends PodTrialOptions {
   readonly requireLevel: IsolationLevel;
   /** Undefined where volumes are not offered. */
   readonly volumes?: VolumeSettings | undefined;
   /** Undefined where snapshots are not offered. */
   readonly snapshots?: SnapshotSettings | undefined;
-  /** Port of the listener in Pods, in tests; undefined for that of the daemon. */
-  readonly podPort?: number | undefined;
 }
 
 export async function probeCluster(options: ProbeOptions): Promise<EngineReport> {
@@ -89,14 +71,18 @@ export async function probeCluster(options: ProbeOptions): Promise<EngineReport>
     await attempt(checks, "runtime class", () => requireRuntimeClass(api, runtimeClassName));
   }
   let level: IsolationLevel = "none";
+  const policies: EngineCheck[] = [];
   await attempt(checks, "probe Pod", async () => {
-    level = await tryPod(options);
+    level = await tryPod(options, {
+      look: async (dialer, signal) => void policies.push(await checkPolicies(dialer, signal)),
+    });
     const isEnough = ISOLATION_LEVELS.indexOf(level) >= ISOLATION_LEVELS.indexOf(requireLevel);
     if (isEnough) return level;
     throw new SandboxError("unavailable", `isolated as ${level}, not as ${requireLevel}`, {
       hint: "use nodes with containerd 2, runc 1.2 or newer and Linux 6.3 or newer",
     });
   });
+  checks.push(...policies);
   if (snapshots !== undefined) {
     await attempt(checks, "registry of snapshots", () => tryRegistry(snapshots));
   }
@@ -166,7 +152,7 @@ async function tryVolume(options: ProbeOptions, volumes: VolumeSettings): Promis
   await requireClass(api, storageClass);
   const claim = toClaimSpec({ ...volumes, sizeMb: Math.min(sizeMb, MAX_PROBE_MB) });
   try {
-    await tryPod(options, { ephemeral: { volumeClaimTemplate: { spec: claim } } });
+    await tryPod(options, { volume: { ephemeral: { volumeClaimTemplate: { spec: claim } } } });
   } catch (error) {
     const { message } = toSandboxError(error, "volumes");
     throw new SandboxError("unavailable", `${storageClass} (${accessMode}): ${message}`, {
@@ -207,81 +193,3 @@ async function requireThere(
     throw new SandboxError("not_found", fault.message, { cause: error, hint: fault.hint });
   }
 }
-
-/** That of the first image. @throws SandboxError failed_precondition without one */
-async function planOf({ api, images, podTemplate, limits }: ProbeOptions): Promise<PodPlan> {
-  const [first] = images;
-  if (first === undefined) {
-    throw new SandboxError("failed_precondition", "no image is named", {
-      hint: "name one by --pod-images base=IMAGE",
-    });
-  }
-  const { passPublicKey } = await openClusterSecrets(api);
-  return { image: first.image, limits, passPublicKey, template: podTemplate };
-}
-
-async function tryPod(options: ProbeOptions, volume?: object): Promise<IsolationLevel> {
-  const { api, podPort } = options;
-  const plan = await planOf(options);
-  const { passKey } = await openClusterSecrets(api);
-  const name = newSandboxId();
-  const signal = signalAfter(PROBE_TIMEOUT_MS);
-  try {
-    const made = await api.call({
-      method: "POST",
-      path: "pods",
-      body: toPod(
-        volume === undefined ? plan : { ...plan, mounts: [{ path: "/volume", volume }] },
-        name,
-        "probe",
-      ),
-    });
-    const host = await awaitAddress(api, podSchema.parse(made), signal);
-    const dialer = createPodDialer(
-      { podName: name, host, passKey, ...(podPort !== undefined && { port: podPort }) },
-      async () => undefined,
-    );
-    return await awaitLevel(() => measureIsolation(dialer, signal), signal);
-  } finally {
-    await removeObject(api, `pods/${name}`);
-  }
-}
-
-async function awaitAddress(api: ClusterApi, made: Pod, signal: AbortSignal): Promise<string> {
-  const { name } = made.metadata;
-  let pod = made;
-  while (!signal.aborted) {
-    const fault = startFaultOf(pod);
-    if (fault !== undefined)
-      throw new SandboxError("unavailable", `the Pod does not start: ${fault}`);
-    const host = addressOf(pod);
-    if (host !== undefined) return host;
-    await delay(POLL_MS);
-    pod = podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
-  }
-  const reason = waitOf(pod) ?? "its node says nothing";
-  throw new SandboxError("deadline_exceeded", `the Pod did not run in time: ${reason}`);
-}
-
-/** The daemon needs a moment; from outside of the network of Pods it is never reached. */
-async function awaitLevel(
-  ask: () => Promise<IsolationLevel>,
-  signal: AbortSignal,
-): Promise<IsolationLevel> {
-  const endMs = performance.now() + DAEMON_MS;
-  for (;;) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (signal.aborted || !hasErrorCode(error, "unavailable") || performance.now() > endMs) {
-        throw new SandboxError("unavailable", `its daemon is not reached: ${errorText(error)}`, {
-          cause: error,
-          hint: "run doctor in a Pod of the cluster, and check the image and the NetworkPolicy",
-        });
-      }
-    }
-    await delay(POLL_MS);
-  }
-}
-
-const DAEMON_MS = 15_000;

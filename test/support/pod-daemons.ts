@@ -21,7 +21,7 @@ export interface PodDaemons extends AsyncDisposable {
   restart(name: string): Promise<void>;
   /** Pods that come from now on stay pending. */
   isHolding: boolean;
-  /** Whether the network of Pods enforces policies: those with rules of their own reach no front. */
+  /** Whether the network of Pods enforces policies: those with rules of their own, and of trials, reach no front. */
   isEnforcing: boolean;
   /** Whether daemons refuse to let stopped programs go on, as root inside can make them. */
   isStubborn: boolean;
@@ -71,7 +71,7 @@ export async function startPodDaemons(
       programs,
       open: async () => undefined,
       ...(changes !== undefined && { changes }),
-      ...(daemons.isEnforcing && { reach: async () => !hasOwnEgress(name) }),
+      ...(daemons.isEnforcing && { reach: async () => !isRestricted(name) }),
     });
     const { settings } = daemon;
     const listener = createPodListener({
@@ -87,8 +87,9 @@ export async function startPodDaemons(
     running.set(name, { ...known, servers, daemon, programs });
   }
 
-  function hasOwnEgress(name: string): boolean {
+  function isRestricted(name: string): boolean {
     const { labels = {} } = api.objects.get(`pods/${name}`)?.metadata ?? {};
+    if (labels["sandbox-mcp.io/part"] === "probe") return true;
     return labels["sandbox-mcp.io/egress"] === "own" && labels["sandbox-mcp.io/sandbox"] === name;
   }
 

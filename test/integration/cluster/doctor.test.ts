@@ -19,6 +19,7 @@ async function openCluster() {
   await using stack = new AsyncDisposableStack();
   const server = stack.use(await startApiServer());
   const daemons = stack.use(await startPodDaemons(server));
+  daemons.isEnforcing = true;
   server.provide("/version", VERSION);
   server.provide(REVIEWS, { status: { allowed: true } });
   const url = new URL(server.url);
@@ -28,6 +29,7 @@ async function openCluster() {
   const owned = stack.move();
   return {
     server,
+    daemons,
     async report(options: Partial<ProbeOptions> = {}) {
       const { checks } = await probeCluster({
         api,
@@ -51,7 +53,13 @@ function quota(name: string, hard: Record<string, string>, used: Record<string, 
 test("without quotas, classes and a registry nothing is said of them but that", async () => {
   await using cluster = await openCluster();
   const checks = await cluster.report();
-  expect([...checks.keys()]).toEqual(["API server", "rights", "quota", "probe Pod"]);
+  expect([...checks.keys()]).toEqual([
+    "API server",
+    "rights",
+    "quota",
+    "probe Pod",
+    "network policy",
+  ]);
   expect(checks.get("quota")).toEqual({ outcome: "ok", detail: "no quota bounds the sandboxes" });
 });
 
@@ -148,3 +156,26 @@ test("a registry that asks for a login that is not there, and one that is away",
     expect.objectContaining({ outcome: "missing", detail: expect.stringContaining(away) }),
   ]);
 });
+
+test.for([
+  [
+    true,
+    { outcome: "ok", detail: "the probe Pod does not reach the address from which it was asked" },
+  ],
+  [
+    false,
+    {
+      outcome: "warning",
+      detail: expect.stringContaining("so may sandboxes"),
+      remedy: expect.stringContaining("a network plugin that enforces NetworkPolicy"),
+    },
+  ],
+] as const)(
+  "a network that enforces policies: %s",
+  { timeout: 30_000 },
+  async ([isEnforcing, expected]) => {
+    await using cluster = await openCluster();
+    cluster.daemons.isEnforcing = isEnforcing;
+    expect((await cluster.report()).get("network policy")).toEqual(expected);
+  },
+);
