@@ -5,13 +5,14 @@ import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
+import { findGofer } from "../gvisor/find-gofer.ts";
 import type { RelayDial } from "../gvisor/relay.ts";
 import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
 import type { HostNetwork } from "../network/router.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { createCopies, findSaveFault } from "./container-copies.ts";
-import { readStartTicks } from "./container-record.ts";
+import { readStartTicks, type ContainerRecord } from "./container-record.ts";
 import { createRuns, type RunParts } from "./container-runs.ts";
 import type { Cgroup } from "./process-group.ts";
 import { DEADLINE_NAME, removeContainer } from "./remove-container.ts";
@@ -123,14 +124,19 @@ function writeDeadline(directory: string, { atMs, action }: Deadline): void {
 
 const MS_PER_S = 1_000;
 
-/** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */
+/**
+ * Tells when PID 1 is gone: the kernel ends every other process of the container with it. With a
+ * kernel of its own the container ends with the first of sentry and gofer.
+ */
 function watchLife(
   { record, cgroup }: Pick<RunParts, "record" | "cgroup">,
   onEnd: (exit: ContainerExit) => void,
 ): Disposable {
   let isOver = false;
   const watcher = watchEvents(cgroup, () => check());
-  const intervalMs = watcher === undefined ? WATCH_INTERVAL_MS.untold : WATCH_INTERVAL_MS.told;
+  const gofer = record.level === "gvisor" ? findGofer(cgroup) : undefined;
+  const isTold = watcher !== undefined && gofer === undefined;
+  const intervalMs = isTold ? WATCH_INTERVAL_MS.told : WATCH_INTERVAL_MS.untold;
   const timer = setInterval(() => check(), intervalMs).unref();
   const stop = () => {
     isOver = true;
@@ -139,7 +145,7 @@ function watchLife(
   };
   const settle = async () => {
     // A process that is just ending is still there when the kernel tells that its cgroup is empty.
-    const isThere = readStartTicks(record.pid) === record.startTicks;
+    const isThere = isAlive(record) && (gofer === undefined || isAlive(gofer));
     if (isThere && (await cgroup.isPopulated())) return;
     const reason = ((await cgroup.countOutOfMemory()) ?? 0) > 0 ? "out of memory" : ENDED;
     // It may have been halted or removed meanwhile: then this is no end that others must learn.
@@ -150,6 +156,10 @@ function watchLife(
   // A look that fails says nothing about the container; the timer brings the next one.
   const check = () => void settle().catch(() => watcher?.unref());
   return { [Symbol.dispose]: stop };
+}
+
+function isAlive({ pid, startTicks }: Pick<ContainerRecord, "pid" | "startTicks">): boolean {
+  return readStartTicks(pid) === startTicks;
 }
 
 function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefined {
