@@ -162,6 +162,7 @@ test.for([
   const given = words.includes("--home") ? [] : ["--home", join(home, below)];
   await using program = startProgram([...words, ...given], {
     SANDBOX_MCP_LOG_LEVEL: "silent",
+    SANDBOX_MCP_RUNTIME: "auto",
   });
   expect(await program.exited()).toBe(code);
   expect(program.stderr()).toMatch(says);
@@ -236,15 +237,15 @@ test("a limit of open files that is too low, on a machine found fit before", asy
 test("a home below a directory that another user has closed", async () => {
   await using user = await openOrdinaryUser({ ids: false });
   await using folder = await makeTempFolder();
-  const home = join(folder.path, "home");
+  const closed = join(folder.path, "home");
   for (const words of ["stdio", "serve", "gc", "key list", "template list", "trust"]) {
-    await using program = startProgram([...words.split(" "), "--home", home], {}, user.program);
+    await using program = startProgram([...words.split(" "), "--home", closed], {}, user.program);
     expect([words, await program.exited(), program.stderr()]).toEqual([
       words,
       78,
       expect.stringMatching(/^sandbox-mcp: .*EACCES: .*: .*--home\n$/),
     ]);
   }
-  await using doctor = startProgram(["doctor", "--home", home], {}, user.program);
+  await using doctor = startProgram(["doctor", "--home", closed], {}, user.program);
   expect([await doctor.exited(), doctor.stderr()]).toEqual([69, ""]);
 });

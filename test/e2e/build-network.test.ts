@@ -6,6 +6,7 @@
 import { Sandbox, Template, type LogEntry, type SandboxOpts, type TemplateClass } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LAB, startLab, type Lab } from "../support/lab.ts";
+import { isGvisor } from "../support/level.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const LIMIT_MS = 240_000;
@@ -113,7 +114,9 @@ describe("with --build-egress of a network and a name", () => {
         other: "nothing",
       });
       await using sandbox = await create(service, "started");
-      expect(heard(await sandbox.files.read("/tmp/net"))).toEqual(ANSWERED);
+      // With a kernel of its own the command of the build goes on, and does not start again.
+      const wanted = isGvisor ? { open: LAB.publicHost, other: "nothing" } : ANSWERED;
+      expect(heard(await sandbox.files.read("/tmp/net"))).toEqual(wanted);
     },
     LIMIT_MS,
   );
@@ -127,7 +130,8 @@ test(
       .fromTemplate("base")
       .runCmd(`${ASK_BOTH}; echo "links: $(grep -c : /proc/net/dev)"`);
     expect(await build(service, steps, "shut")).toEqual({
-      links: "1",
+      // A kernel of its own has a link whose router drops everything.
+      links: isGvisor ? "2" : "1",
       open: "nothing",
       other: "nothing",
     });

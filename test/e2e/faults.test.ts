@@ -1,10 +1,10 @@
 /** What breaks under a sandbox is told to the call in flight, and the state becomes true soon. */
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { Sandbox, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { takeCensus, type Census } from "../support/census.ts";
+import { hostPidOf } from "../support/host-pid.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const TRUTH_LIMIT_MS = 2000;
@@ -24,22 +24,10 @@ afterAll(async () => {
   assert.deepEqual(await takeCensus(serve.home), before);
 });
 
-/** The first process of a sandbox, as the host counts. */
-async function hostPidOf(sandbox: Sandbox): Promise<number> {
-  const trees = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
-  for (const tree of trees) {
-    const path = `${tree}/sandbox-mcp/${sandbox.sandboxId}/cgroup.procs`;
-    const text = await readFile(path, "utf8").catch(() => "");
-    const pids = text.split("\n").filter(Boolean).map(Number);
-    if (pids.length > 0) return Math.min(...pids);
-  }
-  throw new Error("the sandbox has no process");
-}
-
 test("a sandbox killed from outside is gone within 2 s, and its stream breaks", async () => {
   const sandbox = await Sandbox.create("base", options);
   const command = await sandbox.commands.run("exec sleep 600", { background: true });
-  process.kill(await hostPidOf(sandbox), "SIGKILL");
+  process.kill(await hostPidOf(sandbox.sandboxId), "SIGKILL");
   const killedAt = performance.now();
   await expect(command.wait()).rejects.toThrow(/end of life|not found|terminated/);
   await expect
@@ -57,7 +45,8 @@ test("a daemon killed inside breaks its calls, comes back, and still asks for it
   const sandbox = await Sandbox.create("base", options);
   try {
     const command = await sandbox.commands.run("exec sleep 600", { background: true });
-    const kill = "pkill -9 -f daemon.cjs";
+    // Not the first process, which names it too: one of gVisor would end.
+    const kill = "kill -9 $(pgrep -f daemon.cjs | grep -vx 1)";
     await sandbox.commands.run(kill, { user: "root" }).catch(() => undefined);
     await expect(command.wait()).rejects.toThrow(
       /terminated|unknown|unavailable|end of life|missing/,

@@ -6,6 +6,7 @@ import { resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openTestHome } from "../support/home.ts";
+import { isGvisor } from "../support/level.ts";
 import { startProgram } from "../support/program.ts";
 
 const README = resolve(import.meta.dirname, "../../README.md");
@@ -58,7 +59,10 @@ test("the commands that end by themselves say what they did", async () => {
   await using home = await openTestHome();
   const report = await run(["doctor", "--json"], home.path);
   expect(report.code).toBe(0);
-  expect(JSON.parse(report.output)).toMatchObject({ isUsable: true, level: "userns-container" });
+  expect(JSON.parse(report.output)).toMatchObject({
+    isUsable: true,
+    level: isGvisor ? "gvisor" : "userns-container",
+  });
   const created = await run(["key", "create", "mine"], home.path);
   expect(created.output).toMatch(/^e2b_[0-9a-f]{40}\n$/);
   expect((await run(["key", "list"], home.path)).output).toMatch(/e2b_..….{4} .* mine\n$/);

@@ -5,12 +5,12 @@
  */
 
 import assert from "node:assert/strict";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import * as newest from "e2b";
 import * as older from "e2b-v1";
 import { afterAll, beforeAll } from "vitest";
 import { takeCensus, type Census } from "./census.ts";
-import { hasOwnKernel, hasSetId as runtimeHasSetId } from "./runtimes.ts";
+import { isGvisor } from "./level.ts";
 import { startServe, type TestServe } from "./serve.ts";
 
 export type Sdk = typeof newest;
@@ -42,15 +42,12 @@ export const isOverTls = tlsFolder !== undefined;
 const runtime = process.env["E2E_RUNTIME"];
 const level = runtime === undefined ? [] : ["--runtime", runtime];
 
-/** Whether sudo gives rights in the sandboxes. */
-export const hasSetId = runtime === undefined || runtimeHasSetId(runtime);
-
-/** Whether the sandboxes have a kernel of their own, of which versions keep no attributes of files. */
-export const mayLackAttributes = runtime !== undefined && hasOwnKernel(basename(runtime));
-
-/** Whether uploads keep their metadata: wherever a program of the sandbox can set an attribute. */
+/**
+ * Whether uploads keep their metadata: wherever a program of the sandbox can set an attribute, which
+ * not every version of gVisor lets it.
+ */
 export async function keepsAttributes(sandbox: newest.Sandbox): Promise<boolean> {
-  if (!mayLackAttributes) return true;
+  if (!isGvisor) return true;
   const set = 'import os; open("marked", "w"); os.setxattr("marked", "user.mark", b"x")';
   const said = await sandbox.commands.run(`python3 -c '${set}' 2>&1; true`);
   assert(said.stdout === "" || said.stdout.includes("Operation not supported"), said.stdout);

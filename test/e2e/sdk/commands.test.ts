@@ -2,7 +2,8 @@
 
 import type { CommandHandle, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { hasSetId, RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { hasSetId } from "../../support/level.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 /** No process of a fresh sandbox has it. */
 const MISSING_PID = 999_999;

@@ -9,8 +9,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
+import { isGvisor } from "../../support/level.ts";
 import { findPythonClient } from "../../support/python-client.ts";
-import { isOverTls, mayLackAttributes, useSdkServe } from "../../support/sdk.ts";
+import { isOverTls, useSdkServe } from "../../support/sdk.ts";
 
 const SCRIPT = join(import.meta.dirname, "python/cases.py");
 
@@ -39,7 +40,7 @@ async function runCases(python: string): Promise<ReadonlyMap<string, string>> {
       PATH: process.env["PATH"],
       HOME: process.env["HOME"],
       ...service.environment,
-      ...(mayLackAttributes && { MAY_LACK_ATTRIBUTES: "1" }),
+      ...(isGvisor && { MAY_LACK_ATTRIBUTES: "1" }),
     },
   });
   const lines = stdout.trim().split("\n");
