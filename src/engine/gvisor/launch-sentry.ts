@@ -27,15 +27,19 @@ export function createSentryLaunch(
   let memory: RestorableMemory = { secret: newSecret() };
   const run = { ...context, ...claim };
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
+  const makePlace = async () => {
+    if (spec.memory !== undefined) {
+      const here = await readPlace(context.runtime, basename(context.daemon));
+      // With the secret of the daemon that goes on.
+      memory = await requireRestorable(spec.memory, here, context.keys.home);
+    }
+    await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
+    await allEnded([makeNetwork(directory), cgroup.make(spec.limits)]);
+  };
   return {
     async prepare() {
-      if (spec.memory !== undefined) {
-        const here = await readPlace(context.runtime, basename(context.daemon));
-        // With the secret of the daemon that goes on.
-        memory = await requireRestorable(spec.memory, here, context.keys.home);
-      }
-      await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
-      await allEnded([disk, makeNetwork(directory), cgroup.make(spec.limits)]);
+      // The disk is made meanwhile: whatever fails, it is waited for.
+      await allEnded([disk, makePlace()]);
       await prepareSentry(run, join(directory, FOLDER_NAMES.config), memory.secret);
       const { outside, routers } = context;
       const known = { id, idBase, isHalted: false, daemon: basename(context.daemon) };
