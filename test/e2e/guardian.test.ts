@@ -69,7 +69,7 @@ test("the guardian is gone once the last sandbox is, and comes back with the nex
 
 test("an ordinary user's killed server leaves nothing either, running or paused", async () => {
   await using person = await openOrdinaryUser({ ids: true });
-  await using session = await startStdio(person.data, [], person.program);
+  await using session = await startStdio(person.data, ["--runtime", "auto"], person.program);
   const paused = await createBusy(session);
   await session.raw.request("tools/call", {
     name: "pause_sandbox",

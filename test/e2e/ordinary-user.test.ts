@@ -11,6 +11,7 @@ import { mainJob } from "../demo/main-job.ts";
 import { createSteps } from "../demo/steps.ts";
 import { makeBrokenRuntime } from "../support/broken-runtime.ts";
 import { LAB, startLab, type Lab } from "../support/lab.ts";
+import { ORDINARY_RUNTIME } from "../support/level.ts";
 import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
 import { placeUser, placeUserWithout } from "../support/placed-user.ts";
@@ -31,13 +32,12 @@ afterAll(async () => {
   await person[Symbol.asyncDispose]();
 });
 
-/** Their services take the runtime of the machine also where `E2E_RUNTIME` names runsc, which needs root. */
 function homeOf(user: OrdinaryUser): Record<string, string> {
   return {
     HOME: user.data,
     SANDBOX_MCP_HOME: user.data,
     SANDBOX_MCP_LOG_LEVEL: "silent",
-    SANDBOX_MCP_RUNTIME: "auto",
+    ...ORDINARY_RUNTIME,
   };
 }
 

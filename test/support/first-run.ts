@@ -19,6 +19,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { ORDINARY_RUNTIME } from "./level.ts";
 import type { OrdinaryUser } from "./ordinary-user.ts";
 import { OFFLINE } from "./program.ts";
 
@@ -103,6 +104,8 @@ async function dependencies(): Promise<ReadonlyMap<string, Locked>> {
 export interface Person {
   readonly name: string;
   readonly home: string;
+  /** What its servers have of their own. */
+  readonly settings: Readonly<Record<string, string>>;
   /** The command before the path of the program. */
   readonly command: readonly [string, ...string[]];
   /** Makes the home empty again; an ordinary user keeps its base template. */
@@ -113,7 +116,7 @@ export interface Person {
 export function rootPerson(folder: string): Person {
   const home = join(folder, "home");
   const clear = async () => rm(home, { recursive: true, force: true });
-  return { name: "root", home, command: [process.execPath], clear };
+  return { name: "root", home, settings: {}, command: [process.execPath], clear };
 }
 
 /** An account without rights: `host` does not exist for it, so its home has the base template. */
@@ -123,6 +126,7 @@ export function ordinaryPerson(user: OrdinaryUser): Person {
   return {
     name: "ordinary user",
     home: user.data,
+    settings: ORDINARY_RUNTIME,
     command: [first, ...rest],
     async clear() {
       for (const name of await readdir(user.data)) {
@@ -135,5 +139,6 @@ export function ordinaryPerson(user: OrdinaryUser): Person {
 /** What a program of a test gets to see. */
 export function environmentOf(person: Person): Record<string, string> {
   const home = dirname(person.home);
-  return { ...OFFLINE, HOME: home, SANDBOX_MCP_HOME: person.home, SANDBOX_MCP_LOG_LEVEL: "warn" };
+  const place = { HOME: home, SANDBOX_MCP_HOME: person.home, SANDBOX_MCP_LOG_LEVEL: "warn" };
+  return { ...OFFLINE, ...place, ...person.settings };
 }
