@@ -6,10 +6,12 @@ import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { PROGRAM } from "../support/program.ts";
+import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
-/** The least that a service accepts. */
-const MAX_OPEN_FILES = 256;
+/** The least that a service accepts, as the first test checks. */
+const LEAST = { shared: 256, own: 4096 } as const;
+const MAX_OPEN_FILES = process.env["E2E_RUNTIME"] === "runsc" ? LEAST.own : LEAST.shared;
 
 /** One connection, opened by its first request: the service has no descriptor for another one. */
 function keptConnection(serve: TestServe) {
@@ -42,13 +44,13 @@ async function takeAll(serve: TestServe): Promise<Disposable & { readonly socket
   await expect
     .poll(
       async () => {
-        const isFull = (await readdir(folder)).length >= MAX_OPEN_FILES;
-        if (!isFull) {
+        const free = MAX_OPEN_FILES - (await readdir(folder)).length;
+        for (let count = 0; count < free; count += 1) {
           const socket = connect({ host: hostname, port: Number(port) });
           // The service closes what it cannot take.
           sockets.push(socket.on("error", () => undefined));
         }
-        return isFull;
+        return free <= 0;
       },
       { interval: 1, timeout: 30_000 },
     )
@@ -59,9 +61,24 @@ async function takeAll(serve: TestServe): Promise<Disposable & { readonly socket
   };
 }
 
+function limited(count: number) {
+  return ["prlimit", `--nofile=${count}:${count}`, process.execPath, PROGRAM] as const;
+}
+
+test.skipIf(gvisorRuntime() === undefined)(
+  "a kernel of its own is refused with fewer descriptors than it needs, also where it was tried before",
+  async () => {
+    const flags = ["--pool", "0", "--runtime", gvisorRuntime() ?? ""];
+    await using serve = await startServe(flags, { command: limited(LEAST.own) });
+    await serve.program[Symbol.asyncDispose]();
+    const said = /a kernel of its own needs 4096 open files or more, and ulimit -Hn is 4095/;
+    const command = limited(LEAST.own - 1);
+    await expect(startServe(flags, { earlier: serve, command })).rejects.toThrow(said);
+  },
+);
+
 test("a service without descriptors says so, and goes on when it has some again", async () => {
-  const limit = `--nofile=${MAX_OPEN_FILES}:${MAX_OPEN_FILES}`;
-  const command = ["prlimit", limit, process.execPath, PROGRAM] as const;
+  const command = limited(MAX_OPEN_FILES);
   await using serve = await startServe(["--pool", "0"], { command });
   using client = keptConnection(serve);
   const create = () => client.send("POST", "/sandboxes", { json: { templateID: "base" } });

@@ -1,16 +1,20 @@
-/** How many files this process and those that it starts may have open. */
+/** How many files this process, and what it starts, may have open. */
 
 import { readFileSync } from "node:fs";
 
-/** With fewer, connections are lost without a word. */
-export const MIN_OPEN_FILES = 256;
+/**
+ * Programs that are given fewer lose connections without a word. A kernel of its own has up to two for
+ * each file of all its programs and some thousand of its cache, and once it had none left it takes no
+ * connection of the service any more, for good.
+ */
+export const MIN_OPEN_FILES = { shared: 256, own: 4_096 } as const;
 
-/** At most, as `/proc/self/limits` tells: a number, or a word where there is no limit. */
+/** The hard limit, which may be a word, as `/proc/self/limits` tells. */
 export function readOpenFiles(limits = readFileSync("/proc/self/limits", "utf8")): string {
   return /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1] ?? "unknown";
 }
 
-/** Whether so many are enough. */
-export function hasOpenFiles(most = readOpenFiles()): boolean {
-  return Number.isNaN(Number(most)) || Number(most) >= MIN_OPEN_FILES;
+/** Whether that is so many; a word is no limit. */
+export function isEnough(hard: string, count: number): boolean {
+  return Number.isNaN(Number(hard)) || Number(hard) >= count;
 }

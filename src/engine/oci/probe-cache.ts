@@ -14,7 +14,7 @@ import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { hasRunDirectory } from "../host/id-ranges.ts";
-import { hasOpenFiles } from "../host/open-files.ts";
+import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { findDelegation } from "./delegation.ts";
 import type { RuntimeChoice } from "./launch-context.ts";
 
@@ -89,7 +89,9 @@ export function probeKey(
   // copies of the daemon's files, at other paths each time.
   const { home, runtime, namespaceFault, requireLevel } = options;
   const asked = { home, runtime, namespaceFault, requireLevel, delegation };
-  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs]);
+  const hard = readOpenFiles();
+  const files = Object.values(MIN_OPEN_FILES).map((count) => isEnough(hard, count));
+  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs, files]);
 }
 
 /** What a probe with these options would find without trying anything; undefined if it would try. */
@@ -102,9 +104,8 @@ export function readProbe(options: ProbeOptions, key: string): ProbeResult | und
   const text = readCache(join(options.home, cacheName(options)));
   if (text === undefined) return undefined;
   const data = parseCache(text);
-  if (data === undefined || data.key !== key) return undefined;
-  // A file system becomes read-only, and a limit lower, without a new start of the machine.
-  if (!hasRunDirectory() || !hasOpenFiles()) return undefined;
+  // A file system becomes read-only without a new start of the machine.
+  if (data === undefined || data.key !== key || !hasRunDirectory()) return undefined;
   const { choice, report } = data;
   const checks = report.checks.map(({ remedy, ...check }) =>
     remedy === undefined ? check : { ...check, remedy },

@@ -21,6 +21,7 @@ import { readFlags } from "../gvisor/flags.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { installCommand } from "../host/install-command.ts";
 import { holdLock } from "../host/lock.ts";
+import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
 import { createRouters } from "../network/router.ts";
@@ -165,9 +166,7 @@ async function tryRuntime(
     const { perlDirectory } = options.daemon;
     const usesDelegation = cgroups.delegation !== undefined;
     const flags = await readFlags(runtime);
-    if (flags !== undefined && isRootless()) {
-      throw new SandboxError("unavailable", "a kernel of its own needs root");
-    }
+    if (flags !== undefined) requireForKernel();
     const { level, proof, finding, carriesMemory } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
@@ -204,6 +203,14 @@ async function tryRuntime(
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
     return { choice: undefined, version, check: { name, outcome: "warning", detail } };
   }
+}
+
+function requireForKernel(): void {
+  if (isRootless()) throw new SandboxError("unavailable", "a kernel of its own needs root");
+  const hard = readOpenFiles();
+  if (isEnough(hard, MIN_OPEN_FILES.own)) return;
+  const needs = `a kernel of its own needs ${MIN_OPEN_FILES.own} open files or more`;
+  throw new SandboxError("unavailable", `${needs}, and ulimit -Hn is ${hard}`);
 }
 
 /** Whether the disk lacks what a tiny container needs. */

@@ -9,7 +9,7 @@ import { findProgram } from "../host/find-program.ts";
 import { isOnOverlay } from "../host/id-maps.ts";
 import { hasRunDirectory, RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { installCommand } from "../host/install-command.ts";
-import { hasOpenFiles, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
+import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
 
@@ -116,9 +116,10 @@ async function exists(path: string): Promise<boolean> {
 
 /** How many files the service, and each sandbox, may have open at most. */
 export function checkOpenFiles(limits?: string): EngineCheck {
-  const most = readOpenFiles(limits);
-  const remedy = hasOpenFiles(most) || `ulimit -Hn ${MIN_OPEN_FILES}, or more`;
-  return check("open files", `at most ${most}`, remedy);
+  const hard = readOpenFiles(limits);
+  const holds = isEnough(hard, MIN_OPEN_FILES.shared);
+  const remedy = `ulimit -Hn ${MIN_OPEN_FILES.shared}, or more`;
+  return check("open files", `at most ${hard}`, holds || remedy);
 }
 
 /** Root, or root in a namespace of its own: then what is lost is named. */
