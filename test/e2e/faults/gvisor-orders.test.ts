@@ -133,6 +133,7 @@ const STEPS: Readonly<Record<string, (world: World, subject: Subject) => Promise
   },
   async snapshot(world, subject) {
     const { home } = world;
+    await STEPS["connect"]?.(world, subject);
     const { snapshotId } = await Sandbox.createSnapshot(subject.id, home.client());
     const copy = await Sandbox.create(snapshotId, { ...home.client(), timeoutMs: 600_000 });
     await checkCopy(subject, copy);
