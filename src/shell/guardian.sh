@@ -106,10 +106,18 @@ stop_namespace() {
     done
 }
 
+# Its number may be another process's by now, which the signal would end.
+is_relay() {
+    words=''
+    while read -r line || [ -n "$line" ]; do words=$words$line; done <"/proc/$2/cmdline"
+    case $words in *sentry-relay.pl*"$1"*) return 0 ;; esac
+    return 1
+}
+
 freeze_container() {
     # A kernel of its own is paused by the program beside it, and never frozen: it would not survive.
     if read -r pid <"$2/runtime/relay"; then
-        kill -USR1 "$pid"
+        is_relay "$1" "$pid" && kill -USR1 "$pid"
     elif [ -n "$group" ]; then
         echo 1 >"$group/cgroup.freeze"
     elif [ "$freezer" != - ]; then

@@ -109,19 +109,39 @@ test.for(["", "garbage end\n", "-5 end\n"])(
   },
 );
 
+/** What stands for the program beside a container, or has its number by now; it ends by its signal. */
+async function startBeside(world: World, ...words: readonly string[]): Promise<ChildProcess> {
+  await mkdir(join(world.folder, "runtime"));
+  const script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done";
+  const beside = spawn("sh", ["-c", script, ...words], { stdio: ["ignore", "pipe", "inherit"] });
+  await once(beside.stdout, "data");
+  await writeFile(join(world.folder, "runtime/relay"), `${beside.pid}\n`);
+  await writeFile(join(world.folder, "expiry"), `${secondsFromNow(-1)} freeze\n`);
+  return beside;
+}
+
 test("a kernel of its own is paused by its program, and not frozen", async () => {
   await using world = await openWorld();
-  await mkdir(join(world.folder, "runtime"));
-  const relay = spawn("sh", ["-c", "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"]);
+  const relay = await startBeside(world, "/daemon/sentry-relay.pl", "x64", ID);
   try {
-    await once(relay.stdout, "data");
-    await writeFile(join(world.folder, "runtime/relay"), `${relay.pid}\n`);
-    await writeFile(join(world.folder, "expiry"), `${secondsFromNow(-1)} freeze\n`);
     world.start("leave", "unified").stdin?.end();
     expect(await once(relay, "exit")).toEqual([7, null]);
     expect([await readState(world, "cgroup.freeze"), isAlive(world)]).toEqual(["", true]);
   } finally {
     relay.kill("SIGKILL");
+  }
+});
+
+test("another process that has the number of that program by now gets no signal", async () => {
+  await using world = await openWorld();
+  const other = await startBeside(world, "/daemon/sentry-relay.pl", "x64", "i1");
+  try {
+    const guardian = world.start("leave", "unified");
+    guardian.stdin?.end();
+    expect(await once(guardian, "exit")).toEqual([0, null]);
+    expect([other.exitCode, await readState(world, "cgroup.freeze")]).toEqual([null, ""]);
+  } finally {
+    other.kill("SIGKILL");
   }
 });
 
