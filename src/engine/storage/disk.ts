@@ -5,7 +5,7 @@
  */
 
 import { existsSync } from "node:fs";
-import { mkdir, readlink, realpath, rename, rm, symlink } from "node:fs/promises";
+import { mkdir, readlink, realpath, rename, rm, stat, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { isCode, SandboxError } from "../../common/errors.ts";
@@ -132,14 +132,9 @@ export async function mountDisk(
 
 /** Mounts the disk of a container that runs, where the process that did so was in another mount namespace. */
 export async function remountDisk(perlDirectory: string, directory: string): Promise<void> {
-  if (isRootless() || (await isMounted(directory))) return;
   const [image, mount] = [join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount)];
+  if (isRootless() || (await stat(mount)).dev !== (await stat(directory)).dev) return;
   await runProgram(launcherCommand(perlDirectory, [["reattach", image, mount], ["exit"]]));
-}
-
-async function isMounted(directory: string): Promise<boolean> {
-  const mount = join(await resolveLinks(directory), DISK_NAMES.mount);
-  return (await readMounts()).some(({ target }) => target === mount);
 }
 
 /** Undefined where the disk is a folder. */
@@ -160,8 +155,8 @@ const FLUSH_FAULT = "what was written to the disk of the sandbox could not be st
  * @throws SandboxError unavailable, for which `isFlushFault` holds
  */
 export async function flushDisk(directory: string): Promise<void> {
-  if (!(await isMounted(directory))) return;
-  const mount = join(directory, DISK_NAMES.mount);
+  const mount = join(await resolveLinks(directory), DISK_NAMES.mount);
+  if (!(await readMounts()).some(({ target }) => target === mount)) return;
   try {
     await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
   } catch (error) {
