@@ -136,8 +136,8 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   for (const [key, setting] of listSettings()) {
     const typed = setting.flag === undefined ? undefined : parsed.values.get(setting.flag);
     const variable = setting.environment === undefined ? "" : environment[setting.environment];
-    const raw = typed ?? (variable === "" ? undefined : variable);
-    if (raw === undefined) continue;
+    const raw = typed ?? variable;
+    if (raw === undefined || (typed === undefined && isAbsent(raw))) continue;
     const result = setting.schema.safeParse(raw);
     if (result.success) given[key] = result.data;
     else {
@@ -149,6 +149,13 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   if (flagFaults.length > 0) return { faults: [...flagFaults, ...variableFaults], exitCode: 64 };
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
   return { config: Object.freeze(withDefaults(given, environment, parsed)) };
+}
+
+/** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */
+const SERVICE_LINK = /^tcp:\/\/[^/\s]+:[0-9]+$/;
+
+function isAbsent(variable: string): boolean {
+  return variable === "" || SERVICE_LINK.test(variable);
 }
 
 /** The program's own environment; nothing else in the program reads it. */

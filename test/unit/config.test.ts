@@ -108,6 +108,11 @@ test("a proxy of the machine reaches sandboxes in both spellings, its password d
   expect(loadConfig({}, ["--proxy", "socks5://p:1"])).toMatchObject({ exitCode: 64 });
 });
 
+test("what Kubernetes tells Pods of a Service called sandbox-mcp is no port to listen on", () => {
+  expect(configOf({ SANDBOX_MCP_PORT: "tcp://10.96.0.7:3490" }, ["key", "list"]).port).toBe(3490);
+  expect(loadConfig({}, ["serve", "--port=tcp://10.96.0.7:80"])).toMatchObject({ exitCode: 64 });
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });

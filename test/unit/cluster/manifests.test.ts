@@ -53,6 +53,10 @@ test("every kind of the chart is there, once but for policies", () => {
   ]);
 });
 
+test("fronts get no variables of Services, whose names are those of settings", () => {
+  expect(Object(objects.get("Deployment")).spec.template.spec.enableServiceLinks).toBe(false);
+});
+
 test("sandboxes without rules reach none of the networks that no rule opens", () => {
   const [{ to }] = Object(policies.get("sandbox-mcp-egress")).egress;
   const [{ ipBlock }] = to;
