@@ -11,7 +11,7 @@ import { checkHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
 import { watchOutput } from "./common/output-faults.ts";
 import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
-import { loadProcessConfig, type Config } from "./config.ts";
+import { loadProcessConfig, type LoadedConfig } from "./config.ts";
 
 const EXIT_OK = 0;
 const EXIT_USAGE = 64;
@@ -35,6 +35,8 @@ const EXIT_CODES = {
   unimplemented: 69,
   internal: 70,
 } as const satisfies Record<ErrorCode, number>;
+
+type Loaded = Exclude<LoadedConfig, { readonly faults: readonly string[] }>;
 
 /** Runs the program to its end and returns its exit code. */
 export async function runProgram(): Promise<number> {
@@ -81,12 +83,12 @@ async function runWords(): Promise<number> {
   // What processes write passes through in buffers that live for a moment. They are freed when the
   // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
   setFlagsFromString("--semi-space-growth-factor=1");
-  return runCommand(command, config, words);
+  return runCommand(command, loaded, words);
 }
 
 async function runCommand(
   command: Command,
-  given: Config,
+  { config: given, notes }: Loaded,
   words: readonly string[],
 ): Promise<number> {
   let log: Logger | undefined;
@@ -94,6 +96,8 @@ async function runCommand(
     if (command.hasHome) checkHome(given.home);
     const run = await command.load();
     const config = await withPrivileges(command, given);
+    // Not before: another process may have taken the place of this one.
+    for (const note of notes) complain(note);
     log = createLog(config.log);
     return await run({ config, words, log });
   } catch (thrown) {

@@ -6,6 +6,7 @@ import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
+import { noteUnknownVariables, noteUnusedAddresses, type Environment } from "./unused-variables.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
@@ -117,12 +118,10 @@ export interface Config {
   readonly version: boolean;
 }
 
-/** The configuration, or every fault of it at once with the exit code that fits. */
+/** The configuration with what its user should know, or every fault of it at once and the exit code. */
 export type LoadedConfig =
-  | { readonly config: Config }
+  | { readonly config: Config; readonly notes: readonly string[] }
   | { readonly faults: readonly string[]; readonly exitCode: 64 | 78 };
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads flags and environment. A faulty flag is a usage error (64), a faulty variable a
@@ -148,7 +147,11 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   }
   if (flagFaults.length > 0) return { faults: [...flagFaults, ...variableFaults], exitCode: 64 };
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
-  return { config: Object.freeze(withDefaults(given, environment, parsed)) };
+  const config = Object.freeze(withDefaults(given, environment, parsed));
+  const [command = STDIO] = parsed.words;
+  const mayMeanRemote = command === STDIO && !("engine" in given);
+  const addresses = mayMeanRemote ? noteUnusedAddresses(environment) : [];
+  return { config, notes: [...noteUnknownVariables(environment), ...addresses] };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

@@ -32,6 +32,16 @@ test("a faulty command line is answered with lines and code 64, and makes nothin
   expect(await readdir(folder.path)).toEqual([]);
 });
 
+test("a variable that is no setting is reported once, and ends nothing", async () => {
+  await using folder = await makeTempFolder();
+  const environment = { SANDBOX_MCP_REQUIRE_ISOLATON: "gvisor" };
+  await using program = startProgram(["key", "list", "--home", folder.path], environment);
+  expect([await program.exited(), program.stderr()]).toEqual([
+    0,
+    "sandbox-mcp: SANDBOX_MCP_REQUIRE_ISOLATON: no such setting, it is not used\n",
+  ]);
+});
+
 test("a reader that stops reading ends nothing, a full disk is reported", async () => {
   await using folder = await makeTempFolder();
   const home = join(folder.path, "home");

@@ -113,6 +113,37 @@ test("what Kubernetes tells Pods of a Service called sandbox-mcp is no port to l
   expect(loadConfig({}, ["serve", "--port=tcp://10.96.0.7:80"])).toMatchObject({ exitCode: 64 });
 });
 
+function notesOf(environment: Record<string, string>, ...argv: string[]): readonly string[] {
+  const loaded = loadConfig(environment, argv);
+  return "notes" in loaded ? loaded.notes : ["no configuration"];
+}
+
+test("a variable that no setting has is noted, those of the system are not", () => {
+  const environment = {
+    SANDBOX_MCP_REQUIRE_ISOLATON: "gvisor",
+    SANDBOX_MCP_PIDS: "100",
+    SANDBOX_MCP_SERVICE_HOST: "10.96.0.7",
+    SANDBOX_MCP_SERVICE_PORT_HTTP: "3490",
+    SANDBOX_MCP_PORT_3490_TCP_ADDR: "10.96.0.7",
+    SANDBOX_MCP_FRONTS_PORT: "tcp://10.96.0.7:3490",
+    SANDBOX_MCP_NAMESPACE_FAULT: "",
+    E2B_SANDBOX: "true",
+  };
+  expect(notesOf(environment, "serve")).toEqual([
+    "SANDBOX_MCP_REQUIRE_ISOLATON: no such setting, it is not used",
+  ]);
+});
+
+test("an address of a remote service without its key is noted where it would count", () => {
+  const url = { E2B_API_URL: "http://a.test" };
+  const note = "E2B_API_URL: not used without E2B_API_KEY, sandboxes run on this machine";
+  expect(notesOf(url)).toEqual([note]);
+  expect(notesOf(url, "stdio")).toEqual([note]);
+  expect(notesOf(url, "serve")).toEqual([]);
+  expect(notesOf(url, "--engine=local")).toEqual([]);
+  expect(notesOf({ ...url, E2B_API_KEY: "e2b_00" })).toEqual([]);
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });
