@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
-import { quoteUntrusted } from "../common/untrusted-text.ts";
+import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import { addImage, addLayout } from "../images/add-image.ts";
 import { openArchive } from "../images/archive.ts";
@@ -86,7 +86,7 @@ function chooseName({ templateName }: Config, fallback: string): TemplateName {
     // The name of an image is found without its tag, too; a name that was chosen is taken as it is.
     return { alias, tags: templateName === undefined ? [DEFAULT_TAG, tag] : [tag] };
   }
-  throw new SandboxError("invalid_argument", `no name for ${quoteUntrusted(fallback)}`, {
+  throw new SandboxError("invalid_argument", `no name for ${quoteName(fallback)}`, {
     hint: "give one with --name",
   });
 }

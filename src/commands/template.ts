@@ -39,14 +39,16 @@ export async function runTemplate(context: CommandContext): Promise<number> {
     const { buildTemplate } = await import("./template-build/build.ts");
     return untilStopped(async (signal) => buildTemplate(context, name, signal));
   }
-  if (action === undefined || name === undefined) {
-    throw usage(action === undefined ? "template: no action" : noName(action));
-  }
+  if (action === undefined || name === undefined) throw usage(lackOf(action));
   if (action === "pull" && Object.hasOwn(PULLED, name)) {
     return untilStopped(async (signal) => pullBuiltIn(context, name, signal));
   }
   const { config } = context;
   if (action === "pull") {
+    if (config.ifMissing) {
+      const names = Object.keys(PULLED).join(" and ");
+      throw new SandboxError("invalid_argument", `--if-missing: a flag of template pull ${names}`);
+    }
     const { pullImageTemplate } = await import("./template-images.ts");
     return untilStopped(async (signal) => pullImageTemplate(config, name, signal));
   }
@@ -63,7 +65,7 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   if (action === "remove") {
     return (await import("./template-records.ts")).removeTemplate(config, name);
   }
-  throw usage(`template ${quoteName(action)}: no such action`);
+  throw usage(noAction(action));
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -90,6 +92,9 @@ async function pullBuiltIn(
   name: string,
   signal: AbortSignal,
 ): Promise<number> {
+  if (config.templateName !== undefined) {
+    throw new SandboxError("invalid_argument", `--name: ${name} is built under its own name`);
+  }
   const build = PULLED[name] ?? buildNewBase;
   using store = openStore({ path: join(config.home, "state.db") });
   // Snapshots that a lost database names may stand on the layers that are removed below.
@@ -119,8 +124,16 @@ async function showBuild<T>(
   return await build((line) => shown.line(line));
 }
 
-function noName(action: string): string {
-  return `template ${quoteName(action)}: nothing is named`;
+/** The actions that name what they work on. */
+const NAMING: ReadonlySet<string> = new Set(["export", "import", "pull", "remove", "show"]);
+
+function lackOf(action: string | undefined): string {
+  if (action === undefined) return "template: no action";
+  return NAMING.has(action) ? `template ${action}: nothing is named` : noAction(action);
+}
+
+function noAction(action: string): string {
+  return `template ${quoteName(action)}: no such action`;
 }
 
 function tell(failure: CleanUpFailure): void {

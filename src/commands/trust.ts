@@ -3,7 +3,7 @@
 import { rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, isCode, SandboxError } from "../common/errors.ts";
-import { writeDurably } from "../common/files.ts";
+import { isThere, writeDurably } from "../common/files.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import type { CommandContext } from "./command.ts";
@@ -62,8 +62,10 @@ async function install(home: string, { certificate, domain }: LocalAuthority): P
 async function remove(home: string, domain: string): Promise<number> {
   const store = await findStore();
   const path = pathIn(store, domain);
+  const wasThere = await isThere(path);
+  // In any case: an earlier removal may have ended before what follows it.
   await changeStore(store, home, () => rm(path, { force: true }));
-  process.stdout.write(`removed ${path}\n`);
+  process.stdout.write(wasThere ? `removed ${path}\n` : `${path} was not there\n`);
   return EXIT_OK;
 }
 
@@ -84,11 +86,11 @@ function print({ certificate, path, domain }: LocalAuthority): number {
 async function findStore(): Promise<SystemStore> {
   for (const store of STORES) {
     if (findProgram(store.program) === undefined) continue;
-    const isThere = await stat(store.directory).then(
+    const isDirectory = await stat(store.directory).then(
       (found) => found.isDirectory(),
       () => false,
     );
-    if (isThere) return store;
+    if (isDirectory) return store;
   }
   throw new SandboxError("unavailable", "no list of authorities that can be added to was found", {
     hint: "install the package ca-certificates, or give clients the output of `sandbox-mcp trust` by NODE_EXTRA_CA_CERTS and SSL_CERT_FILE",

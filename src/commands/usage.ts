@@ -41,6 +41,13 @@ const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   "kubernetes-url": KEYS_OF_CLUSTER,
 };
 
+/** Of the actions of a command, those that read the flag. */
+const FLAG_ACTIONS: Readonly<Record<string, readonly string[]>> = {
+  file: ["build"],
+  "if-missing": ["pull"],
+  name: ["build", "pull", "import"],
+};
+
 export function takesFlag(command: string, flag: string): boolean {
   return FLAG_COMMANDS[flag]?.includes(command) ?? true;
 }
@@ -56,8 +63,24 @@ export function findMisuse(
     .filter((flag) => !takesFlag(name, flag))
     .map((flag) => `--${flag}: a flag of ${FLAG_COMMANDS[flag]?.join(" and ")}, not of ${name}`);
   const extra = findExtra(command, words);
-  if (extra === undefined) return foreign;
-  return [...foreign, `${quoteName(extra)}: one word too many: sandbox-mcp ${usage}`];
+  const faults = [...foreign, ...findIdle(command, words, flags)];
+  if (extra === undefined) return faults;
+  return [...faults, `${quoteName(extra)}: one word too many: sandbox-mcp ${usage}`];
+}
+
+/** Flags that the command takes, and its action does not read. */
+function findIdle(
+  { name, actions = {} }: Command,
+  [action = ""]: readonly string[],
+  flags: readonly string[],
+): string[] {
+  if (!Object.hasOwn(actions, action)) return [];
+  return flags
+    .filter((flag) => takesFlag(name, flag) && FLAG_ACTIONS[flag]?.includes(action) === false)
+    .map((flag) => {
+      const takers = FLAG_ACTIONS[flag]?.map((taker) => `${name} ${taker}`).join(" and ");
+      return `--${flag}: a flag of ${takers}, not of ${name} ${action}`;
+    });
 }
 
 /** The first word that nothing reads; an action that is not there is reported by the command. */

@@ -3,7 +3,7 @@
 import { createReadStream } from "node:fs";
 import { mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
@@ -42,11 +42,11 @@ async function unpackFiles(path: string, layout: string, options: PullOptions): 
   let bytes = 0;
   let files = 0;
   await using source = await open(path, "r").catch((error: unknown) => {
-    throw new SandboxError("not_found", "the archive cannot be opened", {
-      cause: toSandboxError(error, "archive"),
+    throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
+      cause: error,
     });
   });
-  if (!(await source.stat()).isFile()) layoutFault("it is no file");
+  if (!(await source.stat()).isFile()) layoutFault(`${path} is no file`);
   const stream = createReadStream("", { fd: source, start: 0, autoClose: false });
   const reader = createByteReader(stream);
   await readTar(reader, async ({ kind, path: name, dataBytes, sparse }) => {

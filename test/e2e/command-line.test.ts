@@ -1,6 +1,7 @@
 /** The built program on a command line: its output, its errors, and what it leaves. */
 
 import { execFile, spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -89,6 +90,25 @@ test("a store that the disk of the home cannot take names its flag", async () =>
     expect.stringMatching(/^sandbox-mcp: store was not made: EFBIG: .*a smaller --store-gb$/m),
   ]);
 });
+
+/** The lists of this system's authorities, empty and for this process alone. */
+const OWN_LISTS = `
+mount -t tmpfs none /usr/local/share/ca-certificates && mount -t tmpfs none /etc/ssl/certs &&
+exec "$@"
+`;
+
+test.skipIf(!existsSync("/usr/sbin/update-ca-certificates"))(
+  "trust removes nothing where nothing was, and says so",
+  async () => {
+    await using folder = await makeTempFolder();
+    const inside = ["-m", "--propagation", "private", "sh", "-c", OWN_LISTS, "sh"];
+    const words = [process.execPath, PROGRAM, "trust", "remove", "--home", folder.path];
+    const { stdout } = spawnSync("unshare", [...inside, ...words], { encoding: "utf8" });
+    expect(stdout).toBe(
+      "/usr/local/share/ca-certificates/sandbox-mcp-sandbox.localhost.crt was not there\n",
+    );
+  },
+);
 
 test("doctor finds a machine not usable whose services refuse the configuration", async () => {
   await using folder = await makeTempFolder();

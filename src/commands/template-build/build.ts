@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Service } from "../../client/service.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { errorText, SandboxError } from "../../common/errors.ts";
 import { oneLine } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
 import { openLocalService } from "../local-service.ts";
@@ -47,7 +47,10 @@ async function readText(path: string): Promise<string> {
     return await readFile(path, "utf8");
   } catch (error) {
     const hint = "template build [DIR] [-f DOCKERFILE] [--name NAME]";
-    throw new SandboxError("not_found", `${path} cannot be read`, { cause: error, hint });
+    throw new SandboxError("not_found", `${path} cannot be read: ${errorText(error)}`, {
+      cause: error,
+      hint,
+    });
   }
 }
 

@@ -20,6 +20,19 @@ test.for([
   { argv: ["gc", "--json"], fault: "--json: a flag of doctor, not of gc" },
   { argv: ["--port=0"], fault: "--port: a flag of serve, not of stdio" },
   { argv: ["doctor", "--tools", "a"], fault: "--tools: a flag of serve and stdio, not of doctor" },
+  {
+    argv: ["template", "list", "--name", "x"],
+    fault:
+      "--name: a flag of template build and template pull and template import, not of template list",
+  },
+  {
+    argv: ["template", "pull", "base", "-f", "x"],
+    fault: "--file: a flag of template build, not of template pull",
+  },
+  {
+    argv: ["template", "show", "x", "--if-missing"],
+    fault: "--if-missing: a flag of template pull, not of template show",
+  },
   { argv: ["serve", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["serve", "--", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["stdio", "\u001b[2J"], fault: '"\\u001b[2J": one word too many: sandbox-mcp stdio' },
