@@ -10,6 +10,7 @@ import { parseArgs } from "node:util";
 import { checkHome } from "./common/home-folder.ts";
 import { makeFolders } from "./common/make-folders.ts";
 import { defaultHome } from "./common/privilege.ts";
+import { isForShell } from "./common/shell-path.ts";
 
 const WRITABLE_BY_OTHERS = 0o022;
 
@@ -49,11 +50,13 @@ function findHome(environment: Environment, argv: readonly string[]): string | u
   const [first] = given;
   if (first === undefined) {
     const named = environment["SANDBOX_MCP_HOME"] ?? "";
+    if (isForShell(named)) return undefined;
     return resolve(named === "" ? defaultHome(environment) : named);
   }
   const isPlain = first.inlineValue === true || first.value?.startsWith("-") === false;
-  if (given.length > 1 || !isPlain || first.value === "") return undefined;
-  return resolve(first.value ?? "");
+  const { value = "" } = first;
+  if (given.length > 1 || !isPlain || value === "" || isForShell(value)) return undefined;
+  return resolve(value);
 }
 
 /** Where it is not, the command says why. */

@@ -5,9 +5,9 @@ import {
   addressList,
   networkList,
   oneOf,
+  path,
   podImages,
   registryPlace,
-  text,
   webUrl,
   type Setting,
 } from "./setting-values.ts";
@@ -22,7 +22,7 @@ export const KUBERNETES_SETTINGS = {
   podTemplate: {
     flag: "pod-template",
     environment: "SANDBOX_MCP_POD_TEMPLATE",
-    schema: text,
+    schema: path,
     help: "engine kubernetes: a file in YAML or JSON with placement, labels and requests of Pods",
   },
   egressDenied: {
@@ -46,7 +46,7 @@ export const KUBERNETES_SETTINGS = {
   snapshotRegistryLogin: {
     flag: "snapshot-registry-login",
     environment: "SANDBOX_MCP_SNAPSHOT_REGISTRY_LOGIN",
-    schema: text,
+    schema: path,
     help: "engine kubernetes: a config.json of docker with the logins for that registry and those of templates",
   },
   volumeClass: {
@@ -78,7 +78,7 @@ export const KUBERNETES_SETTINGS = {
   kubernetesAccount: {
     flag: "kubernetes-account",
     environment: "SANDBOX_MCP_KUBERNETES_ACCOUNT",
-    schema: text,
+    schema: path,
     help: "directory of the service account: token, ca.crt and namespace",
   },
 } as const satisfies Record<string, Setting>;

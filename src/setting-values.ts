@@ -2,6 +2,7 @@
 
 import { isIP } from "node:net";
 import { z } from "./common/schema.ts";
+import { isForShell } from "./common/shell-path.ts";
 import { toNamePattern } from "./egress/host-names.ts";
 
 /** A row of the table of settings. */
@@ -30,6 +31,12 @@ const MAX_POOL_SHARES = 16;
 
 export const text = z.string().min(1, "expected a value");
 export const flag = z.stringbool("expected true or false");
+
+/** Of a file or directory. */
+export const path = text.refine(
+  (value) => !isForShell(value),
+  "expected a path without ~ or a variable at its beginning, which only a shell replaces",
+);
 
 /** One of these words. */
 export function oneOf<const Word extends string>(words: readonly [Word, ...Word[]]) {

@@ -14,6 +14,7 @@ import {
   listenHost,
   MAX_POOL,
   oneOf,
+  path,
   pauseToDisk,
   poolShares,
   text,
@@ -43,13 +44,13 @@ const SETTINGS = {
   home: {
     flag: "home",
     environment: "SANDBOX_MCP_HOME",
-    schema: text,
+    schema: path,
     help: "directory of database, templates and snapshots",
   },
   runtime: {
     flag: "runtime",
     environment: "SANDBOX_MCP_RUNTIME",
-    schema: text,
+    schema: path,
     help: "auto, runc, crun, runsc or the path of an OCI runtime",
   },
   requireIsolation: {
@@ -73,13 +74,13 @@ const SETTINGS = {
   tlsCert: {
     flag: "tls-cert",
     environment: "SANDBOX_MCP_TLS_CERT",
-    schema: text,
+    schema: path,
     help: "serve: PEM file with the certificate, for HTTPS; with --tls-key",
   },
   tlsKey: {
     flag: "tls-key",
     environment: "SANDBOX_MCP_TLS_KEY",
-    schema: text,
+    schema: path,
     help: "serve: PEM file with the key of the certificate",
   },
   tls: {
@@ -223,7 +224,7 @@ const SETTINGS = {
   logFile: {
     flag: "log-file",
     environment: "SANDBOX_MCP_LOG_FILE",
-    schema: text,
+    schema: path,
     help: "a second place for the log lines that go to stderr",
   },
   team: {
@@ -253,7 +254,7 @@ const SETTINGS = {
   file: {
     flag: "file",
     short: "f",
-    schema: text,
+    schema: path,
     help: "template build: the Dockerfile; by default that of the directory",
   },
   autoTemplates: {

@@ -33,6 +33,28 @@ test("a faulty command line is answered with lines and code 64, and makes nothin
   expect(await readdir(folder.path)).toEqual([]);
 });
 
+test.for(["~/home", "$HOME/home"])(
+  "a home %s that no shell has seen makes nothing",
+  async (home) => {
+    await using folder = await makeTempFolder();
+    for (const [words, environment, name, code] of [
+      [[`--home=${home}`], {}, "--home", 64],
+      [[], { SANDBOX_MCP_HOME: home }, "SANDBOX_MCP_HOME", 78],
+    ] as const) {
+      const said = spawnSync(process.execPath, [PROGRAM, "key", "list", ...words], {
+        cwd: folder.path,
+        env: { PATH: process.env["PATH"], HOME: folder.path, ...environment },
+        encoding: "utf8",
+      });
+      expect([said.status, said.stderr]).toEqual([
+        code,
+        expect.stringMatching(`^sandbox-mcp: ${name}: expected a path without ~`),
+      ]);
+    }
+    expect(await readdir(folder.path)).toEqual([]);
+  },
+);
+
 test("a variable that is no setting is reported once, and ends nothing", async () => {
   await using folder = await makeTempFolder();
   const environment = { SANDBOX_MCP_REQUIRE_ISOLATON: "gvisor" };

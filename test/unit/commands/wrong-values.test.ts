@@ -89,6 +89,20 @@ const JUDGED_LATER = [
   "tls-key",
 ];
 
+/** Of a path; the others are names. */
+const PATHS = JUDGED_LATER.filter((flag) => flag !== "team");
+
+test.for(PATHS)("--%s refuses what only a shell would make a path", (flag) => {
+  for (const value of ["~", "~/x", "~ada/x", "$HOME/x", "${HOME}/x", "${HOME}"]) {
+    expect(faultsOf({}, `--${flag}=${value}`).faults).toEqual([
+      expect.stringMatching(`^--${flag}: expected a path without ~`),
+    ]);
+  }
+  for (const value of ["./~", "/srv/~/x", "a$b", "/x/$HOME", "~x y"]) {
+    expect(faultsOf({}, `--${flag}=${value}`).faults).toEqual([]);
+  }
+});
+
 function faultsOf(environment: Readonly<Record<string, string>>, ...argv: string[]) {
   const loaded = loadConfig(environment, argv);
   return "faults" in loaded ? loaded : { exitCode: 0, faults: [] };
