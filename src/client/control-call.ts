@@ -3,8 +3,10 @@
 import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
 import { faultsOf, type z } from "../common/schema.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
+  claimedError,
   exchange,
   parseReply,
   pause,
@@ -153,9 +155,14 @@ export function queryOf(values: Readonly<Record<string, string | number | undefi
   return query.size === 0 ? "" : `?${query.toString()}`;
 }
 
-/** @throws SandboxError for a reply of 300 and above. */
+/** @throws SandboxError for a reply of 300 and above, and for what a proxy or an error body says below that. */
 export function requireAccepted(reply: HttpReply, subject: string): void {
-  if (reply.status >= 300) throw controlError(subject, reply);
+  const { status, headers, body } = reply;
+  if (status >= 300) throw controlError(subject, reply);
+  const said = claimedError(body);
+  if (said !== undefined) throw unexpectedReply(`${status} with ${said}`, { subject });
+  const isPage = String(headers["content-type"]).startsWith("text/html");
+  if (isPage) throw unexpectedReply(`${status} with a page of HTML`, { subject });
 }
 
 const DISK_FULL = 507;
@@ -175,5 +182,5 @@ export function parseBody<T>(reply: HttpReply, schema: z.ZodType<T>, subject: st
   requireAccepted(reply, subject);
   const parsed = schema.safeParse(parseReply(reply.body, subject));
   if (parsed.success) return parsed.data;
-  throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
+  throw unexpectedReply(faultsOf(parsed.error), { subject });
 }

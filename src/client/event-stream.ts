@@ -6,12 +6,13 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { request } from "undici";
 import { readBounded } from "../common/http.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import type {
   ConnectRequestSchema,
   ProcessEvent,
   StartRequestSchema,
 } from "../gen/process/process_pb.ts";
-import { encodeConnect, encodeStart, readEvents, unexpectedReply } from "../rpc/process-events.ts";
+import { encodeConnect, encodeStart, readEvents } from "../rpc/process-events.ts";
 import { MAX_REPLY_VALUES, replyError } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 import type { RpcOptions } from "./rpc.ts";

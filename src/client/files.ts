@@ -8,10 +8,11 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { faultsOf, z } from "../common/schema.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
-import { exchange, parseReply, daemonError, type Connection } from "./http.ts";
+import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 export interface FileSlice {
@@ -219,5 +220,5 @@ async function post(files: FilesOptions, send: Post): Promise<Buffer> {
 function parse<T>(body: Buffer, schema: z.ZodType<T>, subject: string): T {
   const parsed = schema.safeParse(parseReply(body, subject));
   if (parsed.success) return parsed.data;
-  throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
+  throw unexpectedReply(faultsOf(parsed.error), { subject });
 }

@@ -6,8 +6,9 @@ import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
-import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
+import { codeOfStatus, errorBodySchema, type ErrorBody } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
 
 /** The connections of a service, and the clock of its repeats. */
@@ -150,11 +151,17 @@ function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
 /** The one form of dates that HTTP still sends, such as `Sun, 06 Nov 1994 08:49:37 GMT`. */
 const DATE_PATTERN = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
-/** A reply of 400 and above as an error that quotes its message. */
+const FIRST_ERROR = 400;
+
+/** A reply of 300 and above as an error that quotes its message. */
 export function replyError(subject: string, reply: HttpReply): SandboxError {
   const { status } = reply;
   const code = codeOfStatus(status);
   const message = `${subject}: the service answered ${status} ${quoted(reply.body)}`;
+  if (status < FIRST_ERROR) {
+    const hint = `The address of the sandbox service redirects to another one (${status}): it must be that of the service itself. No tool call repairs this; tell the user.`;
+    return new SandboxError(code, message, { hint });
+  }
   const seconds = status === 429 ? retryAfter(reply, Date.now()) : undefined;
   if (seconds === undefined) return new SandboxError(code, message);
   return new SandboxError(code, message, { hint: `Rate limited: wait ${seconds} s.` });
@@ -177,12 +184,22 @@ function quoted(body: Buffer): string {
 
 /** The message of an error body; undefined for any other text. */
 export function errorMessage(body: Uint8Array): string | undefined {
+  return errorBodyOf(body)?.message;
+}
+
+function errorBodyOf(body: Uint8Array): ErrorBody | undefined {
   try {
-    return errorBodySchema.safeParse(parseJson(body)).data?.message;
+    return errorBodySchema.safeParse(parseJson(body)).data;
   } catch {
     // Not an error body: quoted as text.
     return undefined;
   }
+}
+
+/** What an error body says under a status of success; undefined for any other body. */
+export function claimedError(body: Uint8Array): string | undefined {
+  const { code, message } = errorBodyOf(body) ?? {};
+  return code !== undefined && code >= FIRST_ERROR ? message : undefined;
 }
 
 /**
@@ -195,9 +212,6 @@ export function parseReply(body: Uint8Array, subject: string): unknown {
     return parseJson(body, { maxValues: MAX_REPLY_VALUES });
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
-    // A fault of the service, not of the caller.
-    throw new SandboxError("internal", `${subject}: unexpected reply: ${errorText(error)}`, {
-      cause: error,
-    });
+    throw unexpectedReply(errorText(error), { subject, cause: error });
   }
 }

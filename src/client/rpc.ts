@@ -4,20 +4,20 @@
  */
 
 import { Readable } from "node:stream";
-import { ConnectError, type Transport } from "@connectrpc/connect";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { UniversalClientFn } from "@connectrpc/connect/protocol";
 import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType } from "../rpc/content-type.ts";
 import { ERROR_CODES } from "../rpc/errors.ts";
 import { createMessageReader } from "../rpc/message-reader.ts";
-import { unexpectedReply } from "../rpc/process-events.ts";
 import { MAX_REPLY_VALUES, errorMessage, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
@@ -104,7 +104,7 @@ async function* judged(
     try {
       yield* reader.read(chunk);
     } catch (error) {
-      throw unexpectedReply(errorText(error), error);
+      throw unexpectedReply(errorText(error), { cause: error });
     }
   }
   const rest = reader.rest();
@@ -124,8 +124,9 @@ async function errorBody(
   const bytes = await readBounded(reply.body, MAX_ERROR_BYTES, "error reply");
   const text = redactKeys(bytes.toString("utf8"), call.headers);
   const body = Buffer.from(text, "utf8");
-  if (errorMessage(body) !== undefined) {
-    const { statusCode: status } = reply;
+  const { statusCode: status } = reply;
+  // Connect has no form for a redirection.
+  if (status < 400 || errorMessage(body) !== undefined) {
     throw replyError(new URL(call.url).pathname.slice(1), { status, headers: {}, body });
   }
   return Readable.from([body]);
@@ -137,6 +138,11 @@ export function fromRpcError(error: unknown, subject: string): SandboxError {
   if (error.cause instanceof SandboxError) return error.cause;
   // A broken connection arrives as an unknown error, whose cause has the reason.
   if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
+  // What the library could not read has the code of a faulty request, or none; a peer's error has no cause.
+  const isUnread = error.code === Code.InvalidArgument && error.cause !== undefined;
+  if (isUnread || error.rawMessage.startsWith("unsupported content type")) {
+    return unexpectedReply(error.rawMessage, { subject, cause: error });
+  }
   const message = `${subject}: ${quoteWords(error.rawMessage)}`;
   return new SandboxError(ERROR_CODES[error.code], message, { cause: error });
 }

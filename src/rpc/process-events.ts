@@ -14,8 +14,9 @@ import {
 } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { endStreamFromJson } from "@connectrpc/connect/protocol-connect";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { errorText } from "../common/errors.ts";
 import { createJsonGauge, type JsonLimits } from "../common/json.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import {
   ConnectRequestSchema,
   StartRequestSchema,
@@ -83,7 +84,7 @@ function decodeEvent(message: Uint8Array): StartResponse {
   try {
     return fromBinary(StartResponseSchema, message, { readUnknownFields: false });
   } catch (error) {
-    throw unexpectedReply(errorText(error), error);
+    throw unexpectedReply(errorText(error), { cause: error });
   }
 }
 
@@ -94,14 +95,9 @@ function requireGoodEnd(message: Uint8Array, limits: JsonLimits): void {
     createJsonGauge(limits)(message);
     end = endStreamFromJson(message);
   } catch (error) {
-    throw unexpectedReply(errorText(error), error);
+    throw unexpectedReply(errorText(error), { cause: error });
   }
   if (end.error !== undefined) throw end.error;
-}
-
-/** A fault of the peer, not of the caller. */
-export function unexpectedReply(what: string, cause?: unknown): SandboxError {
-  return new SandboxError("internal", `unexpected reply: ${what}`, { cause });
 }
 
 /** What a process printed, as one envelope or several. */

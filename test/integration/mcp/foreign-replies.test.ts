@@ -1,0 +1,74 @@
+/** Replies of a service that is not what it should be: each tool says what came, and waits for nothing. */
+
+import { expect, test } from "vitest";
+import { startForeignHost } from "../../support/foreign-host.ts";
+import { answerJson } from "../../support/recorder.ts";
+
+const TOOLS = [
+  { tool: "create_sandbox", input: { sandbox_id: undefined } },
+  { tool: "list_sandboxes", input: { sandbox_id: undefined } },
+  { tool: "list_templates", input: { sandbox_id: undefined } },
+  { tool: "snapshot", input: {} },
+  { tool: "fork_sandbox", input: {} },
+  { tool: "get_logs", input: {} },
+  { tool: "get_metrics", input: {} },
+  { tool: "kill_sandbox", input: {} },
+  { tool: "set_timeout", input: { timeout_seconds: 600 } },
+  { tool: "pause_sandbox", input: {} },
+  { tool: "run_process", input: { cmd: "true" } },
+  { tool: "write_file", input: { path: "a", content: "b" } },
+] as const;
+
+const REPLIES = [
+  {
+    name: "a page of a proxy",
+    status: 200,
+    headers: { "content-type": "text/html" },
+    body: "<html>Sign in</html>",
+    told: /is not that of the E2B API: .+(?:html|HTML|expected)/,
+  },
+  {
+    name: "an error with a status of success",
+    status: 200,
+    body: { code: 500, message: "no quota left" },
+    told: /is not that of the E2B API: .+(?:no quota left|expected|content type)/,
+  },
+  {
+    name: "a redirection",
+    status: 302,
+    headers: { location: "https://192.0.2.1/login" },
+    body: "",
+    told: /redirects to another one \(302\)/,
+  },
+] as const;
+
+test.for(REPLIES.flatMap((reply) => TOOLS.map((row) => ({ ...reply, ...row }))))(
+  "$tool is answered with $name",
+  async ({ tool, input, told, status, ...reply }) => {
+    await using remote = await startForeignHost((_, response) => {
+      const { body } = reply;
+      const headers = "headers" in reply ? reply.headers : {};
+      if (typeof body === "string") response.writeHead(status, headers).end(body);
+      else answerJson(response, status, { body });
+    });
+    const { isError, text } = await remote.call(tool, input);
+    expect({ isError, text }).toEqual({ isError: true, text: expect.stringMatching(told) });
+  },
+);
+
+test.for([
+  { tool: "list_directory", input: { path: "/" } },
+  { tool: "stat_path", input: { path: "/" } },
+  { tool: "remove_path", input: { path: "/x" } },
+  { tool: "list_processes", input: {} },
+  { tool: "watch_path", input: { path: "/" } },
+])("$tool blames no argument for a reply that cannot be read", async ({ tool, input }) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: [1] });
+  });
+  const { isError, text } = await remote.call(tool, input);
+  expect({ isError, text }).toEqual({
+    isError: true,
+    text: expect.stringMatching(/^internal\. The reply of the sandbox service/),
+  });
+});
