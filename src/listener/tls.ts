@@ -63,6 +63,8 @@ export function createTlsServer(options: {
 
 function openServer(http: ServerOptions, { certificate, key, onRenewal }: TlsIdentity) {
   try {
+    // Node takes an empty text for none, and every handshake would fail.
+    if (certificate === "" || key === "") throw new Error("one of the two is empty");
     const server = createServer({
       ...http,
       cert: certificate,

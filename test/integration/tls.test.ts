@@ -175,9 +175,14 @@ test("the public client works with a key and a domain alone", async () => {
   });
 });
 
-test("a key that does not fit is refused before anything listens", async () => {
+test.for([
+  { what: "a key that does not fit", part: "other" },
+  { what: "an empty key", part: "key" },
+  { what: "an empty certificate", part: "certificate" },
+])("$what is refused before anything listens", async ({ part }) => {
   await using other = await makeCertificate([DOMAIN]);
-  const tls = { ...certificate.identity, key: other.identity.key };
+  const wrong = part === "other" ? { key: other.identity.key } : { [part]: "" };
+  const tls = { ...certificate.identity, ...wrong };
   await expect(
     startTestService({ tcp: [{ host: "127.0.0.1", port: 0, tls }] }),
   ).rejects.toMatchObject({
