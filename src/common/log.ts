@@ -3,7 +3,7 @@
  * type, code, message, hint, causes and stack: bounded, escaped and without keys.
  */
 
-import { fstatSync, type Stats } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, statSync, type Stats } from "node:fs";
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
 import { reasonsOf } from "./error-reasons.ts";
 import { errorText, SandboxError } from "./errors.ts";
@@ -75,6 +75,7 @@ function ignoreError(): void {}
 
 function openFile(path: string): DestinationStream {
   try {
+    requireReader(path);
     return openDestination({ dest: path, sync: true, mode: 0o600 });
   } catch (error) {
     throw new SandboxError("invalid_argument", `log file ${path}: ${errorText(error)}`, {
@@ -82,6 +83,12 @@ function openFile(path: string): DestinationStream {
       hint: "name a file in a directory that exists and is writable with --log-file",
     });
   }
+}
+
+/** To open a named pipe that has no reader would wait for one without an end. */
+function requireReader(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isFIFO() !== true) return;
+  closeSync(openSync(path, constants.O_WRONLY | constants.O_NONBLOCK));
 }
 
 /** A line that cannot be written, as on a full disk, is lost and fails nothing. */

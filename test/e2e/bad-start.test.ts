@@ -270,6 +270,18 @@ test("a limit of open files that is too low, on a machine found fit before", asy
   ]);
 });
 
+test("a log file that is a pipe without a reader", async () => {
+  await using folder = await makeTempFolder();
+  const pipe = join(folder.path, "pipe");
+  expect(spawnSync("sh", ["-c", 'mkfifo "$1"', "sh", pipe]).status).toBe(0);
+  const words = ["key", "list", "--home", join(folder.path, "home"), "--log-file", pipe];
+  await using program = startProgram(words);
+  expect([await program.exited(), program.stderr()]).toEqual([
+    64,
+    expect.stringMatching(/^sandbox-mcp: log file \S+: ENXIO: .*--log-file\n$/),
+  ]);
+});
+
 test("a home below a directory that another user has closed", async () => {
   await using user = await openOrdinaryUser({ ids: false });
   await using folder = await makeTempFolder();
