@@ -120,6 +120,8 @@ function retryAfterOf({ headers }: IncomingMessage): number | undefined {
 }
 
 const OK = 200;
+/** Of those that are none of success. */
+const MIN_FAULT = 400;
 const MISSING = 404;
 const GONE = 410;
 const BUSY = 429;
@@ -145,6 +147,8 @@ function toRefusal({ method }: ApiCall, reply: IncomingMessage, body: unknown): 
     return away(text, busyCause(text, retryAfterSeconds * MS_PER_SECOND), retryAfterSeconds);
   }
   if (status >= 500 || status === BUSY) return away(text, undefined, retryAfterSeconds);
+  // A login page or another proxy: the API server itself redirects no client.
+  if (status < MIN_FAULT) return away(`${text}redirected to another address`);
   // Creates at once collide at a ResourceQuota, whose new state is an object with a version.
   if (reason === "Conflict" && method === "POST") return away(text, busyCause(text, 0));
   // A proxy before it, or a server that is starting, misses everything: objects are not gone.

@@ -25,9 +25,15 @@ export interface PodFront extends AsyncDisposable {
   readonly url: string;
 }
 
-export async function startPodWorld(pods: PodDaemonsOptions = {}): Promise<PodWorld> {
+export interface PodWorldOptions extends PodDaemonsOptions {
+  /** What fronts call in the place of the API server, which it may pass their calls on to. */
+  readonly through?: (url: string) => Promise<{ readonly url: string } & AsyncDisposable>;
+}
+
+export async function startPodWorld({ through, ...pods }: PodWorldOptions = {}): Promise<PodWorld> {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(await startApiServer());
+  const { url: apiUrl } = through === undefined ? api : stack.use(await through(api.url));
   const daemons = stack.use(await startPodDaemons(api, pods));
   const directory = await mkdtemp(join(tmpdir(), "pods-"));
   stack.defer(() => rm(directory, { recursive: true, force: true }));
@@ -42,14 +48,7 @@ export async function startPodWorld(pods: PodDaemonsOptions = {}): Promise<PodWo
       count += 1;
       const words = `serve --engine kubernetes --port 0 --kubernetes-namespace test --pod-images base=image:1`;
       const home = join(directory, String(count));
-      const given = [
-        "--home",
-        home,
-        "--kubernetes-url",
-        api.url,
-        "--kubernetes-account",
-        directory,
-      ];
+      const given = ["--home", home, "--kubernetes-url", apiUrl, "--kubernetes-account", directory];
       const loaded = loadConfig({ SANDBOX_MCP_API_KEY: POD_KEY, HOSTNAME: `front${count}` }, [
         ...words.split(" "),
         ...given,

@@ -4,7 +4,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { PodSandboxesOptions } from "../../src/cluster/pod-sandboxes.ts";
-import { startPodWorld, type PodWorld } from "./pod-front.ts";
+import { startPodWorld, type PodWorld, type PodWorldOptions } from "./pod-front.ts";
 import { applyLayer, putImage, readImage, toStream } from "./pod-images.ts";
 import { startRegistry, type RegistryOptions } from "./registry.ts";
 import { tar } from "./tar-writer.ts";
@@ -33,11 +33,13 @@ interface SnapshotWorldOptions extends Pick<RegistryOptions, "canDelete"> {
   readonly more?: Partial<PodSandboxesOptions>;
   /** Of the usual graces, where no front that lives is slow to say so. */
   readonly graceShare?: number;
+  readonly through?: PodWorldOptions["through"];
 }
 
 export async function startSnapshotWorld({
   graceShare,
   more,
+  through,
   ...given
 }: SnapshotWorldOptions = {}): Promise<SnapshotWorld> {
   await using stack = new AsyncDisposableStack();
@@ -79,7 +81,7 @@ export async function startSnapshotWorld({
     return making;
   }
 
-  const world = stack.use(await startPodWorld({ files: makeFiles }));
+  const world = stack.use(await startPodWorld({ files: makeFiles, ...(through && { through }) }));
   const { username: user } = userInfo();
   const images = [{ name: "base", image: `${host}/templates/base:1`, user, workdir: directory }];
   const settings = {

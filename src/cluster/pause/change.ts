@@ -83,9 +83,12 @@ export async function beginChange(
   decide: Decide,
 ): Promise<{ readonly stored: KnownSandbox; readonly change?: SandboxChange }> {
   let hasWaited = false;
+  let refused: SandboxChange | undefined;
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const stored = await requireRecord(context, subject);
     context.records.apply(stored);
+    // One that was carried out twice, as by a proxy, is refused by what it did itself.
+    if (refused !== undefined && isOwn(stored, refused)) return { stored, change: refused };
     if (stored.change !== undefined) {
       hasWaited = true;
       await awaitEnd(context, subject.sandboxId, stored.change);
@@ -98,7 +101,10 @@ export async function beginChange(
       context.records.apply(begun);
       return { stored: begun, change };
     } catch (error) {
-      if (isConflict(error)) continue;
+      if (isConflict(error)) {
+        refused = change;
+        continue;
+      }
       // It may have been written all the same, or will be.
       await abandon(context, stored, change);
       throw error;

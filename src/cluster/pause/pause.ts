@@ -113,7 +113,7 @@ async function pauseInTurn(
 /** E2B's clients read 409 as paused already, and tell no fault: it has no other meaning here. */
 function toPauseFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox pause");
-  if (!isConflict(fault)) return fault;
+  if (!isConflict(fault) && fault.code !== "already_exists") return fault;
   const hint = fault.hint === undefined ? {} : { hint: fault.hint };
   return new SandboxError("unavailable", fault.message, { cause: fault, ...hint });
 }

@@ -58,6 +58,11 @@ test.for([
   ["an expired token", toReply("401 Unauthorized", toStatus(401, "Unauthorized")), "unavailable"],
   ["a lost right", toReply("403 Forbidden", toStatus(403, "Forbidden")), "unavailable"],
   [
+    "a redirection to a login page",
+    toReply("302 Found\r\nlocation: https://192.0.2.1/login", "", "text/html"),
+    "unavailable",
+  ],
+  [
     "a switch of protocols",
     "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: none\r\n\r\n",
     "unavailable",
