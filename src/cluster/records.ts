@@ -8,6 +8,7 @@ import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
+import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
 import { hasErrorCode } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
@@ -116,7 +117,13 @@ export async function changeRecord(
       ...(change !== undefined && { change: change && JSON.stringify(change) }),
     },
   };
-  return toKnown(await api.call({ method: "PATCH", path: `configmaps/${name}`, body }), record);
+  try {
+    return toKnown(await api.call({ method: "PATCH", path: `configmaps/${name}`, body }), record);
+  } catch (error) {
+    if (!hasErrorCode(error, "not_found")) throw error;
+    // It was ended meanwhile, as by another front.
+    throw new SandboxError("not_found", sandboxMissing(name), { cause: error });
+  }
 }
 
 /**

@@ -93,6 +93,18 @@ test.for([
   expect(world.api.objects.size).toBe(before);
 });
 
+test("a sandbox that ends amid a call is missing, by its id", async () => {
+  const { id } = await create(one);
+  world.api.before(`PATCH configmaps/${id}`, async () => {
+    world.api.remove(`pods/${id}`);
+    world.api.remove(`configmaps/${id}`);
+  });
+  expect(await call(two, `POST /sandboxes/${id}/timeout`, { timeout: 600 })).toMatchObject({
+    status: 404,
+    body: { message: `Sandbox "${id}" doesn't exist or you don't have access to it` },
+  });
+});
+
 test("a sandbox ends at its time, by whichever front", async () => {
   const made = await create(two, { timeout: 1 });
   await expect.poll(async () => (await call(one, `GET /sandboxes/${made.id}`)).status).toBe(404);
