@@ -161,7 +161,9 @@ export function requireAccepted(reply: HttpReply, subject: string): void {
   if (status >= 300) throw controlError(subject, reply);
   const said = claimedError(body);
   if (said !== undefined) throw unexpectedReply(`${status} with ${said}`, { subject });
-  const isPage = String(headers["content-type"]).startsWith("text/html");
+  // Frameworks name this type by default, also for no body or for a word.
+  const isPage =
+    String(headers["content-type"]).startsWith("text/html") && /^\s*</.test(body.toString("utf8"));
   if (isPage) throw unexpectedReply(`${status} with a page of HTML`, { subject });
 }
 

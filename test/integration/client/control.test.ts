@@ -45,6 +45,19 @@ test("create sends the wire's own fields and remembers token and expiry", async 
   expect(service.expiresAtMs("i1")).toBe(300_000);
 });
 
+test.for([
+  { status: 204, body: "" },
+  { status: 200, body: "OK" },
+])("a reply of $status with the default type of a framework is no page", async (reply) => {
+  await using started = await startService((_, response) => {
+    response.writeHead(reply.status, { "content-type": "text/html; charset=utf-8" });
+    response.end(reply.body);
+  });
+  const { control } = started.service;
+  expect(await control.kill("i1", signal)).toBe(true);
+  await control.setTimeout("i1", 60, signal);
+});
+
 test("replies of another maker may have nulls, and leave out what no client reads", async () => {
   const { clientID: _id, envdVersion: _version, ...detail } = SANDBOX_DETAIL;
   const nulls = { alias: null, metadata: null, volumeMounts: null, network: { allowOut: null } };
