@@ -56,14 +56,16 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
   function changeDuty(stored: KnownSandbox, { lasts, pod }: Seen): PauseDuty | undefined {
     const { change, record } = stored;
     if (change === undefined) return undefined;
+    const { kind, owner } = change;
+    // The next change may begin before a look finds none.
+    const own = change.attempt ?? owner;
     const runs = pod !== undefined && addressOf(pod) !== undefined;
     // A pause needs its Pod: without it the sandbox ends as any other.
-    if (change.kind === "pausing" && !runs && !running.has(record.sandboxId)) return undefined;
-    const isLong = lasts(change.kind, MAX_CHANGE_MS[change.kind]);
-    const isLeft =
-      !context.fronts.isAlive(change.owner) && lasts("change of a dead front", GRACE_MS);
+    if (kind === "pausing" && !runs && !running.has(record.sandboxId)) return undefined;
+    const isLong = lasts(`${kind} ${own}`, MAX_CHANGE_MS[kind]);
+    const isLeft = !context.fronts.isAlive(owner) && lasts(`left ${own}`, GRACE_MS);
     if (!isLong && !isLeft) return "wait";
-    if (change.kind === "resuming") return async () => undoResume(context, stored);
+    if (kind === "resuming") return async () => undoResume(context, stored);
     return inBackground(record, async () => takeOverPause(context, stored));
   }
 

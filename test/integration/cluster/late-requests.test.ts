@@ -126,3 +126,28 @@ test("a change that no front carries out ends", { timeout: LONG }, async () => {
   await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
   expect(await stateOf(id)).toBe("paused");
 });
+
+test(
+  "a change that follows others without a gap has its whole time",
+  { timeout: LONG },
+  async () => {
+    const id = await createPaused();
+    const { api } = place.world;
+    const [lease = ""] = [...api.objects.keys()].filter((path) => path.startsWith("leases/"));
+    const owner = lease.replace("leases/", "");
+    let count = 0;
+    const beginNext = () => {
+      const found = dataOf(id).change;
+      if (count > 0 && (found === undefined || JSON.parse(found).attempt !== String(count)))
+        return -1;
+      count += 1;
+      api.change(`configmaps/${id}`, ({ data }) => {
+        Object(data).change = JSON.stringify({ kind: "resuming", owner, attempt: String(count) });
+      });
+      return count;
+    };
+    // Longer in sum than one of them may take.
+    await expect.poll(beginNext, { timeout: 20_000, interval: 100 }).toBe(50);
+    await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
+  },
+);
