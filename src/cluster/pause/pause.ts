@@ -16,6 +16,7 @@ import {
   changeRecord,
   isKnown,
   readRecord,
+  touchRecord,
   type KnownSandbox,
   type SandboxChange,
 } from "../records.ts";
@@ -260,7 +261,9 @@ async function undo(
       return true;
     }
     if (isKnown(stored) && stored.record.state === "running" && isOwn(stored, change)) {
-      await goOn(context, stored, endsMs);
+      // The pause may still be carried out: from now on it cannot count, whatever programs do.
+      const touched = buildId === undefined ? stored : await touchRecord(context.api, stored);
+      await goOn(context, touched, endsMs);
     }
     if (buildId !== undefined) await releaseSnapshot(context, buildId);
     return false;

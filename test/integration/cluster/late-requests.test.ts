@@ -151,3 +151,26 @@ test(
     await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
   },
 );
+
+test(
+  "a pause that counts while its front undoes it lets no program go on",
+  { timeout: LONG },
+  async () => {
+    const { status, body } = await create(place.url);
+    expect(status).toBe(201);
+    const { sandboxID: id } = Object(body);
+    const { api, daemons } = place.world;
+    let areStopped: boolean | undefined;
+    using taken = atStep("image.committed", async () => {
+      const carryOut = api.carryOutLate(`PATCH configmaps/${id}`);
+      api.before(`PATCH configmaps/${id}`, async () => {
+        areStopped = daemons.areStopped(id);
+        await carryOut();
+      });
+    });
+    expect((await sendFront(place.url, `POST /sandboxes/${id}/pause`)).status).toBe(503);
+    await expect.poll(() => stateOf(id), SETTLED).toBe("paused");
+    expect([taken.wasReached, areStopped]).toEqual([true, true]);
+    await expect.poll(() => api.objects.has(`pods/${id}`), SETTLED).toBe(false);
+  },
+);
