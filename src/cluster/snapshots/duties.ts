@@ -34,7 +34,10 @@ export function snapshotDuties(
       async run() {
         // The mark alone would keep a paused sandbox, whose record is seen late, from its connect.
         const isUsedNow = state === "ready" && (await findUsed(context, [buildId])).length > 0;
-        if (!isUsedNow) await removeSnapshot(context, buildId);
+        if (isUsedNow) return;
+        // One that is seen to be made may be ready by now: then it is kept.
+        const holds = (present: SnapshotRecord) => state === "ready" || present.state !== "ready";
+        await removeSnapshot(context, buildId, holds);
       },
     }));
 }

@@ -30,14 +30,16 @@ export async function findUsed(
  * Removes the image and the record of one whose end was decided; returns whether it is gone. Idempotent.
  * Sandboxes are counted once more after the mark, and a create reads the mark after its record is written:
  * one that a sandbox has stays.
+ * @param holds looks at the newest record; false leaves the snapshot as it is
  */
-export async function removeSnapshot(context: ClusterContext, buildId: string): Promise<boolean> {
+export async function removeSnapshot(
+  context: ClusterContext,
+  buildId: string,
+  holds: (snapshot: SnapshotRecord) => boolean = () => true,
+): Promise<boolean> {
   const { api, snapshots } = context;
-  const removing = await changeSnapshot(api, buildId, {
-    changes: toRemoving(context),
-    holds: () => true,
-  });
-  // It is gone, or was edited since: one that cannot be read stays.
+  const removing = await changeSnapshot(api, buildId, { changes: toRemoving(context), holds });
+  // It is gone, no longer due, or was edited since: one that cannot be read stays.
   if (removing === undefined) return true;
   snapshots?.apply(removing);
   await step("image.removing");

@@ -1,6 +1,7 @@
 /** The leading front while one of its watches is late: it removes nothing that another front has made. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { atStep } from "../../support/at-step.ts";
 import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
@@ -8,6 +9,7 @@ const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 20_000, interval: 50 };
 const LONG = 60_000;
 const RECORDS = "app.kubernetes.io/managed-by=sandbox-mcp,sandbox-mcp.io/part=sandbox";
+const SNAPSHOTS = "app.kubernetes.io/managed-by=sandbox-mcp,sandbox-mcp.io/part=snapshot";
 const PODS = "app.kubernetes.io/managed-by=sandbox-mcp";
 
 let place: SnapshotWorld;
@@ -163,4 +165,20 @@ test("a snapshot whose sandbox is seen late is not removed", { timeout: LONG }, 
   expect(again.status).toBe(201);
   for (const one of [body, again.body]) await send(`DELETE /sandboxes/${one.sandboxID}`);
   expect((await send("DELETE /templates/late")).status).toBe(204);
+});
+
+test("a snapshot that is seen to be made for ever stays", { timeout: LONG }, async () => {
+  const id = await create();
+  const { api } = place.world;
+  using pushed = atStep("image.pushed", async () => delay("configmaps", SNAPSHOTS));
+  expect((await send(`POST /sandboxes/${id}/snapshots`, {})).status).toBe(201);
+  const [path = "", record] =
+    [...api.objects].findLast(([name]) => name.startsWith("configmaps/snapshot-")) ?? [];
+  const stateOf = () => JSON.parse(Object(record).data.snapshot).state;
+  expect([pushed.wasReached, stateOf()]).toEqual([true, "ready"]);
+  const from = api.calls.length;
+  const reads = () => api.calls.slice(from).filter((call) => call === `GET ${path}`).length;
+  // Twenty minutes of it, and two looks.
+  await expect.poll(reads, { timeout: 40_000, interval: 100 }).toBeGreaterThan(1);
+  expect([has(path), stateOf()]).toEqual([true, "ready"]);
 });
