@@ -124,12 +124,13 @@ export async function takeOverPause(context: ClusterContext, seen: KnownSandbox)
   if (seen.change === undefined) return;
   const { kind, reason } = seen.change;
   const change = newChange(context, { kind, reason });
-  const pausing = toPausing(context, seen.record.sandboxId, change);
+  const { resourceVersion } = seen.metadata;
+  const pausing = { ...toPausing(context, seen.record.sandboxId, change), resourceVersion };
   let stored: KnownSandbox;
   try {
     stored = await changeRecord(context.api, seen, { change });
   } catch (error) {
-    // It may have been written all the same.
+    // It may have been written all the same, or will be.
     if (!isConflict(error)) await undo(context, pausing, undefined);
     throw error;
   }
@@ -147,6 +148,8 @@ interface Pausing {
   readonly change: SandboxChange;
   /** That of the run which is paused: at its end there may be one of the next run. */
   readonly pod: Pod | undefined;
+  /** Of the record that may still get the change, where its front died. */
+  readonly resourceVersion?: string;
 }
 
 function toPausing(
@@ -264,6 +267,8 @@ async function undo(
       // The pause may still be carried out: from now on it cannot count, whatever programs do.
       const touched = buildId === undefined ? stored : await touchRecord(context.api, stored);
       await goOn(context, touched, endsMs);
+    } else if (isKnown(stored) && stored.metadata.resourceVersion === pausing.resourceVersion) {
+      await touchRecord(context.api, stored);
     }
     if (buildId !== undefined) await releaseSnapshot(context, buildId);
     return false;

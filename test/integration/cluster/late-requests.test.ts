@@ -174,3 +174,27 @@ test(
     await expect.poll(() => api.objects.has(`pods/${id}`), SETTLED).toBe(false);
   },
 );
+
+test(
+  "a pause whose front died does not stay with the front that takes it over late",
+  { timeout: LONG },
+  async () => {
+    const { api } = place.world;
+    const { sandboxID: id } = Object((await create(place.url)).body);
+    const path = `configmaps/${id}`;
+    const carryOut = api.carryOutLate(`PATCH ${path}`);
+    const isSentAgain = Promise.withResolvers<void>();
+    api.before(`PATCH ${path}`, async () => {
+      isSentAgain.resolve();
+      await carryOut();
+    });
+    api.change(path, ({ data }) => {
+      const change = { kind: "pausing", owner: "gone", attempt: "first" };
+      Object(data).change = JSON.stringify(change);
+    });
+    await isSentAgain.promise;
+    // Half an hour would be 27 seconds.
+    const soon = { timeout: 15_000, interval: 50 };
+    await expect.poll(() => dataOf(id).change, soon).toBeUndefined();
+  },
+);
