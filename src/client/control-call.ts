@@ -7,6 +7,7 @@ import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
   claimedError,
+  cleaned,
   exchange,
   parseReply,
   pause,
@@ -76,18 +77,22 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
   const base = options.url.replace(/\/+$/, "");
   const { clock } = options.connection;
 
-  const send: Send = ({ path, json, waitSeconds, ...call }) =>
-    exchange(options.connection, {
+  const send: Send = async ({ path, json, waitSeconds, ...call }) => {
+    const headers = {
+      [API_KEY_HEADER]: options.apiKey,
+      ...(json !== undefined && { "content-type": "application/json" }),
+      ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
+    };
+    const reply = await exchange(options.connection, {
       ...call,
       url: `${base}${path}`,
-      headers: {
-        [API_KEY_HEADER]: options.apiKey,
-        ...(json !== undefined && { "content-type": "application/json" }),
-        ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
-      },
+      headers,
       ...(json !== undefined && { body: JSON.stringify(json) }),
       maxBytes: MAX_REPLY_BYTES,
     });
+    if (claimedError(reply.body) === undefined) return reply;
+    return { ...reply, body: cleaned(reply.body, headers) };
+  };
 
   return {
     send,

@@ -87,14 +87,15 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
     const maxBytes = reply.statusCode < 400 ? wanted.maxBytes : MAX_ERROR_BYTES;
     const { statusCode: status, headers } = reply;
     const body = await readBounded(reply.body, maxBytes, wanted.subject);
-    return { reply: { status, headers, body: status < 400 ? body : cleaned(body, wanted) } };
+    const isQuoted = status >= FIRST_REFUSAL;
+    return { reply: { status, headers, body: isQuoted ? cleaned(body, wanted.headers) : body } };
   } catch (error) {
     return { error: toSandboxError(error, wanted.subject) };
   }
 }
 
-/** Removes the keys of the request, which a service may quote in its refusal. */
-function cleaned(body: Buffer, { headers }: Exchange): Buffer {
+/** The body without the keys of its request, which a service may quote in its refusal. */
+export function cleaned(body: Buffer, headers: Exchange["headers"]): Buffer {
   return Buffer.from(redactKeys(body.toString("utf8"), headers), "utf8");
 }
 
@@ -151,6 +152,8 @@ function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
 /** The one form of dates that HTTP still sends, such as `Sun, 06 Nov 1994 08:49:37 GMT`. */
 const DATE_PATTERN = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
+/** What is told of redirections and errors quotes their body. */
+const FIRST_REFUSAL = 300;
 const FIRST_ERROR = 400;
 
 /** A reply of 300 and above as an error that quotes its message. */
@@ -198,6 +201,7 @@ function errorBodyOf(body: Uint8Array): ErrorBody | undefined {
 
 /** What an error body says under a status of success; undefined for any other body. */
 export function claimedError(body: Uint8Array): string | undefined {
+  if (body.length > MAX_ERROR_BYTES) return undefined;
   const { code, message } = errorBodyOf(body) ?? {};
   return code !== undefined && code >= FIRST_ERROR ? message : undefined;
 }

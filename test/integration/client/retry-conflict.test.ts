@@ -163,15 +163,21 @@ test("the generation that a service knows is asked first from then on", async ()
   ]);
 });
 
-test("a key that a refusal quotes does not come to light", async () => {
+test.for([
+  { status: 401, code: "unauthenticated", told: 'the service answered 401 "bad key [redacted]"' },
+  { status: 302, code: "internal", told: 'the service answered 302 "bad key [redacted]"' },
+  { status: 200, code: "internal", told: "unexpected reply: 200 with bad key [redacted]" },
+])("a key that a refusal with $status quotes does not come to light", async (row) => {
   await using started = await startService(({ headers }, response) =>
-    answerJson(response, 401, {
+    answerJson(response, row.status, {
       body: { code: 401, message: `bad key ${String(headers["x-api-key"])}` },
     }),
   );
+  const { code } = row;
   await expect(started.control.get("i1", signal)).rejects.toMatchObject({
-    code: "unauthenticated",
-    message: 'get i1: the service answered 401 "bad key [redacted]"',
+    code,
+    message: `get i1: ${row.told}`,
+    hint: expect.not.stringContaining(KEY),
   });
   expect(started.recorder.requests[0]?.headers["x-api-key"]).toBe(KEY);
 });
