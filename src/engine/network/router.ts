@@ -63,7 +63,7 @@ export interface Routers {
   /** Whether links and rules are there still when the process that made them is not. */
   readonly outlivesProcess: boolean;
   /** Whether they have gone all the same, for a container of an earlier process. */
-  hasLost(directory: string): Promise<boolean>;
+  hasLost(target: Pick<EgressTarget, "directory" | "record">): Promise<boolean>;
   /**
    * Connects the container under these rules, changes the rules of its link, or takes the link away.
    * @throws SandboxError invalid_argument for what is no IPv4 network, unavailable when it is gone
@@ -89,20 +89,22 @@ interface State {
   readonly programs: Map<number, EgressProgram>;
   /** By the folder of their containers: the last one must not take a new one's router. */
   readonly turns: Turns;
+  /** By the same folder: the links of containers that an earlier process left. */
+  readonly leftLinks: Map<string, ReadonlySet<string>>;
 }
 
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
 export function createRouters(): Routers {
-  const state: State = { programs: new Map(), turns: createTurns() };
+  const state: State = { programs: new Map(), turns: createTurns(), leftLinks: new Map() };
   return {
     outlivesProcess: true,
-    async hasLost(directory) {
+    async hasLost({ directory, record }) {
       const owner = dirname(directory);
-      let isLost = true;
       await state.turns.run(owner, async () => {
-        isLost = !(await hasUsableRouter(owner));
+        // Read once: a router that is made for the first of them has no link of the others.
+        if (!state.leftLinks.has(owner)) state.leftLinks.set(owner, await linksOf(owner));
       });
-      return isLost;
+      return state.leftLinks.get(owner)?.has(linkName(slotOf(record.idBase))) !== true;
     },
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
@@ -172,10 +174,14 @@ async function makeLink(router: NetworkPath, batch: string, network: string): Pr
   }
 }
 
-/** Without one its links have gone too. */
-async function hasUsableRouter(owner: string): Promise<boolean> {
-  for (const router of await routersOf(owner)) if (await isUsable(router)) return true;
-  return false;
+/** The links of a router that cannot be used have gone with it. */
+async function linksOf(owner: string): Promise<ReadonlySet<string>> {
+  const links = new Set<string>();
+  for (const router of await routersOf(owner)) {
+    if (!(await isUsable(router))) continue;
+    for (const name of await listLinks(router.path)) links.add(name);
+  }
+  return links;
 }
 
 async function disconnect(state: State, directory: string): Promise<void> {

@@ -217,7 +217,7 @@ async function adoptContainer(
   // Its processes have the ids; the claim names the folder, which may have been moved.
   await holdIds(directory, record.idBase);
   await remountDisk(perlDirectory, directory);
-  const hasLostLink = outside !== undefined && (await routers.hasLost(directory));
+  const hasLostLink = outside !== undefined && (await routers.hasLost({ directory, record }));
   return openContainer({ ...parts, hasLostLink });
 }
 
