@@ -136,7 +136,7 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
     const typed = setting.flag === undefined ? undefined : parsed.values.get(setting.flag);
     const variable = setting.environment === undefined ? "" : environment[setting.environment];
     const raw = typed ?? variable;
-    if (raw === undefined || (typed === undefined && isAbsent(raw))) continue;
+    if (raw === undefined || (typed === undefined && isAbsent(setting.flag, raw))) continue;
     const result = setting.schema.safeParse(raw);
     if (result.success) given[key] = result.data;
     else {
@@ -157,8 +157,8 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */
 const SERVICE_LINK = /^tcp:\/\/[^/\s]+:[0-9]+$/;
 
-function isAbsent(variable: string): boolean {
-  return variable === "" || SERVICE_LINK.test(variable);
+function isAbsent(flag: string | undefined, variable: string): boolean {
+  return variable === "" || (flag === "port" && SERVICE_LINK.test(variable));
 }
 
 /** The program's own environment; nothing else in the program reads it. */

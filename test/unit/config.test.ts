@@ -111,6 +111,9 @@ test("a proxy of the machine reaches sandboxes in both spellings, its password d
 test("what Kubernetes tells Pods of a Service called sandbox-mcp is no port to listen on", () => {
   expect(configOf({ SANDBOX_MCP_PORT: "tcp://10.96.0.7:3490" }, ["key", "list"]).port).toBe(3490);
   expect(loadConfig({}, ["serve", "--port=tcp://10.96.0.7:80"])).toMatchObject({ exitCode: 64 });
+  for (const name of ["E2B_API_URL", "SANDBOX_MCP_PROXY"]) {
+    expect(loadConfig({ [name]: "tcp://10.96.0.7:80" }, [])).toMatchObject({ exitCode: 78 });
+  }
 });
 
 function notesOf(environment: Record<string, string>, ...argv: string[]): readonly string[] {
