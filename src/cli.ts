@@ -6,7 +6,8 @@ import { VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import { findMisuse } from "./commands/usage.ts";
-import { SandboxError, diskFullError, errorText, isCode, type ErrorCode } from "./common/errors.ts";
+import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
+import { toHomeFault } from "./common/home-fault.ts";
 import { checkHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
 import { watchOutput } from "./common/output-faults.ts";
@@ -108,17 +109,6 @@ async function runCommand(
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
-}
-
-/** What a command that has not foreseen it says of a home that is full, or not this user's to use. */
-function toHomeFault(error: unknown, home: string): unknown {
-  if (error instanceof SandboxError) return error;
-  if (isCode(error, "ENOSPC", "EDQUOT")) return diskFullError(`disk of ${home}`, error);
-  if (!isCode(error, "EACCES", "EPERM", "EROFS")) return error;
-  return new SandboxError("failed_precondition", errorText(error), {
-    cause: error,
-    hint: `check that this user may write to ${home}, or choose another directory with --home`,
-  });
 }
 
 function print(text: string): number {
