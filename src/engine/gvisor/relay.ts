@@ -97,7 +97,9 @@ export function pausedByKernel(
     const signal = signalAfter(ORDER_TIMEOUT_MS);
     // A program that dies before its answer is dialed again: the next one finds what came of the order.
     const ask = async () => order(await dialSocket(join(directory, ORDERS), signal), name);
-    const state = await reach(ask);
+    const state = await reach(ask).catch((error: unknown) => {
+      throw signal.aborted ? refusal(name, error) : error;
+    });
     if (state === "failed") throw refusal(name);
     return state;
   };
@@ -131,6 +133,6 @@ async function order(socket: Socket, name: Order): Promise<"paused" | "running" 
   throw refusal(name);
 }
 
-function refusal(name: Order): SandboxError {
-  return new SandboxError("unavailable", `the container did not ${name}`);
+function refusal(name: Order, cause?: unknown): SandboxError {
+  return new SandboxError("unavailable", `the container did not ${name}`, { cause });
 }

@@ -4,13 +4,17 @@ import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { pausedByKernel, type RelayDial } from "../../../src/engine/gvisor/relay.ts";
 import { openProcessGroup } from "../../../src/engine/oci/process-group.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Starts nothing: what stands for the relays is there. */
 const again: RelayDial = async (dial) => dial().catch(dial);
+
+const SILENCE = "silence";
+/** Longer than an order waits for its answer. */
+const LONG_MS = 20_000;
 
 /** A relay that answers each order by the next of these; without one it ends the connection. */
 async function startRelays(answers: string[]) {
@@ -20,7 +24,9 @@ async function startRelays(answers: string[]) {
   const server = createServer((socket) => {
     socket.once("data", (line) => {
       orders.push(line.toString());
-      socket.end(answers.shift() ?? "");
+      const answer = answers.shift() ?? "";
+      if (answer === SILENCE) server.emit(SILENCE);
+      else socket.end(answer);
     });
   });
   await mkdir(join(folder.path, "runtime"));
@@ -29,7 +35,7 @@ async function startRelays(answers: string[]) {
   stack.defer(() => void server.close());
   const owned = stack.move();
   const cgroup = pausedByKernel(openProcessGroup("i0", folder.path), folder.path, again);
-  return { cgroup, orders, [Symbol.asyncDispose]: async () => owned.disposeAsync() };
+  return { server, cgroup, orders, [Symbol.asyncDispose]: async () => owned.disposeAsync() };
 }
 
 test("an order without an answer is given once more", async () => {
@@ -41,5 +47,18 @@ test("an order without an answer is given once more", async () => {
 test("an order that was refused is not repeated", async () => {
   await using relays = await startRelays(["failed\n", "paused\n"]);
   await expect(relays.cgroup.freeze()).rejects.toThrow("the container did not pause");
+  expect(relays.orders).toEqual(["pause\n"]);
+});
+
+test("an order that nothing answers in time is not obeyed, and not repeated", async () => {
+  await using relays = await startRelays([SILENCE]);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const asked = once(relays.server, SILENCE);
+  const frozen = relays.cgroup.freeze().catch((error: unknown) => error);
+  await asked;
+  await vi.advanceTimersByTimeAsync(LONG_MS);
+  const refused = { code: "unavailable", message: "the container did not pause" };
+  expect(await frozen).toMatchObject(refused);
   expect(relays.orders).toEqual(["pause\n"]);
 });
