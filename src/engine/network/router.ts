@@ -14,6 +14,7 @@ import { runProgram } from "../host/run-program.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import { makeLink } from "./make-link.ts";
 import {
   applyRules,
   changeLinks,
@@ -38,7 +39,6 @@ import {
   ROUTER_SETTINGS,
   routerLinks,
   routerRules,
-  SANDBOX_LINK,
   sandboxAddress,
   sandboxLinks,
   senderLinks,
@@ -161,17 +161,6 @@ async function connect(
     await makeLink(router.path, senderLinks(slot, network), network);
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
-}
-
-/** One whose router has just gone is about to go, and its name is taken until then. */
-async function makeLink(router: NetworkPath, batch: string, network: string): Promise<void> {
-  try {
-    await changeLinks(router, batch);
-  } catch (error) {
-    if (!(await listLinks(network)).includes(SANDBOX_LINK)) throw error;
-    await deleteLink(network, SANDBOX_LINK);
-    await changeLinks(router, batch);
-  }
 }
 
 /** The links of a router that cannot be used have gone with it. */

@@ -13,6 +13,7 @@ import { runProgram } from "../host/run-program.ts";
 import { readStartTicks } from "../oci/container-record.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import { makeLink } from "./make-link.ts";
 import {
   applyRules,
   changeLinks,
@@ -29,7 +30,6 @@ import {
   MAX_SENDERS,
   ROUTER_SETTINGS,
   routerRules,
-  SANDBOX_LINK,
   sandboxAddress,
   sandboxLinks,
   senderLinks,
@@ -106,17 +106,6 @@ async function connect(
     await makeLink(router.path, senderLinks(slot, network, USER_UPLINK.mtu), network);
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
-}
-
-/** The kernel takes the link to a router that ended with its process, but not at once. */
-async function makeLink(router: string, links: string, network: string): Promise<void> {
-  try {
-    await changeLinks(router, links);
-  } catch (error) {
-    if (!(await listLinks(network)).includes(SANDBOX_LINK)) throw error;
-    await deleteLink(network, SANDBOX_LINK);
-    await changeLinks(router, links);
-  }
 }
 
 async function disconnect({ turns, routers }: State, directory: string): Promise<void> {
