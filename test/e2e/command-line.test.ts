@@ -272,7 +272,7 @@ test.for([
     name: "a redirection",
     status: 302,
     body: "",
-    says: "missing  API server: Kubernetes API: 302 ",
+    says: "missing  API server: Kubernetes API: 302 redirected to another address",
   },
 ])("doctor shows $name of a cluster on one line", async ({ status, body, says }) => {
   const server = createServer((_, response) => response.writeHead(status).end(body));
