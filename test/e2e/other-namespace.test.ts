@@ -54,7 +54,7 @@ test.for(RUNTIMES)(
     first.program.child.kill("SIGKILL");
     await first.program.exited();
 
-    const second = await startServe(flags, { earlier: first, command: PRIVATE });
+    await using second = await startServe(flags, { earlier: first, command: PRIVATE });
     const options = clientOf(second);
     const found = await Sandbox.connect(sandbox.sandboxId, options);
     expect(await look(found)).toEqual(all);

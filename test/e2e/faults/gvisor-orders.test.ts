@@ -22,8 +22,8 @@ const LIMIT_MS = 120_000 + ROUNDS * 30_000;
 const SANDBOXES = 3;
 /** From before an order reaches the engine to after its answer. */
 const MAX_ORDER_MS = 600;
-/** A kernel whose files have gone waits for some seconds. */
-const END_LIMIT_MS = 45_000;
+/** The service looks each second whether the processes beside a sandbox are there. */
+const END_LIMIT_MS = 10_000;
 
 interface Subject {
   readonly id: string;

@@ -26,7 +26,7 @@ test.for([
 });
 
 test.for([
-  fault("EACCES", { path: "/work/project/secret.env" }),
+  fault("EACCES", { path: "/srv/project/secret.env" }),
   fault("EACCES", { path: `${HOME}-other/file` }),
   // A signal, a socket.
   fault("EPERM"),
