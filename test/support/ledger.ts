@@ -53,12 +53,17 @@ export function toLedger(text: string): Ledger {
 export async function startLedger(home: FaultHome, options: SandboxOpts = {}): Promise<Sandbox> {
   const wishes = { ...home.client(), timeoutMs: 3_600_000, ...options };
   const sandbox = await Sandbox.create("base", wishes);
+  await runLedger(sandbox);
+  return sandbox;
+}
+
+/** Starts the program in a sandbox. */
+export async function runLedger(sandbox: Sandbox): Promise<void> {
   await sandbox.files.write("/home/user/ledger.py", PROGRAM);
   // A client that loses the stream of a command asks for the sandbox's health, which may wake it.
   await sandbox.commands.run("setsid python3 ledger.py >/dev/null 2>&1 </dev/null &");
   const isThere = async () => expect((await readLedger(sandbox)).word).toMatch(/^[0-9a-f]{16}$/);
   await vi.waitFor(isThere, LIMIT_MS);
-  return sandbox;
 }
 
 /** Connects, and requires that the program that answered before goes on with its files. */
