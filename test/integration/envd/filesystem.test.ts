@@ -174,7 +174,7 @@ test("a removal takes trees and links, not what links lead to", async () => {
   ]);
 });
 
-test("a listing has a limit and says so", async () => {
+test("a listing has a limit and says so", { timeout: 120_000 }, async () => {
   await using daemon = await startTestDaemon();
   const top = join(daemon.folder, "many");
   await mkdir(top);
