@@ -57,17 +57,17 @@ export function openBuildLines(database: DatabaseSync): BuildLineTable {
   const insert = prepare(
     database,
     `INSERT INTO build_lines (build_id, number, at_ms, level, step, message)
-     SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM build_lines WHERE build_id = ?1`,
+     SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM build_lines WHERE build_id = ?`,
   );
   const columns = "SELECT at_ms, level, step, message FROM build_lines";
-  const where = "WHERE build_id = ?1 AND level >= ?2";
+  const where = "WHERE build_id = ? AND level >= ?";
   const forward = prepare(
     database,
-    `${columns} ${where} AND at_ms >= ?3 ORDER BY number LIMIT ?4 OFFSET ?5`,
+    `${columns} ${where} AND at_ms >= ? ORDER BY number LIMIT ? OFFSET ?`,
   );
   const backward = prepare(
     database,
-    `${columns} ${where} AND at_ms <= ?3 ORDER BY number DESC LIMIT ?4 OFFSET ?5`,
+    `${columns} ${where} AND at_ms <= ? ORDER BY number DESC LIMIT ? OFFSET ?`,
   );
   const erase = prepare(database, "DELETE FROM build_lines WHERE build_id = ?");
   // From each build to the next one: lines are many, and DISTINCT would read all of them.
@@ -83,7 +83,7 @@ export function openBuildLines(database: DatabaseSync): BuildLineTable {
   return {
     append(buildId, lines) {
       for (const { atMs, level, step, message } of lines) {
-        insert.run(buildId, atMs, RECORD_LEVELS.indexOf(level), step, message);
+        insert.run(buildId, atMs, RECORD_LEVELS.indexOf(level), step, message, buildId);
       }
     },
     read(buildId, { level, limit, offset, direction, cursorMs }) {

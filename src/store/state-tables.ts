@@ -215,9 +215,9 @@ export function openCreations(database: DatabaseSync): CreationTable {
   const eraseOld = prepare(database, "DELETE FROM creations WHERE created_at_ms < ?");
   const eraseBeyond = prepare(
     database,
-    `DELETE FROM creations WHERE team = ?1 AND created_at_ms < (
-       SELECT created_at_ms FROM creations WHERE team = ?1
-       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?2
+    `DELETE FROM creations WHERE team = ? AND created_at_ms < (
+       SELECT created_at_ms FROM creations WHERE team = ?
+       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?
      )`,
   );
   return {
@@ -226,7 +226,7 @@ export function openCreations(database: DatabaseSync): CreationTable {
       const { team, key, createdAtMs } = record;
       eraseOld.run(sinceMs);
       const isNew = insert.run(team, key, createdAtMs, JSON.stringify(record)) > 0;
-      if (isNew) eraseBeyond.run(team, most - 1);
+      if (isNew) eraseBeyond.run(team, team, most - 1);
       return isNew;
     },
   };

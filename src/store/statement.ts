@@ -14,7 +14,9 @@ export interface Statement {
   run(...values: SQLInputValue[]): number;
 }
 
-/** Prepares once; every call may throw a SandboxError. */
+/**
+ * Prepares once; every call may throw a SandboxError. Node does not bind numbered parameters before 24.7.
+ */
 export function prepare(database: DatabaseSync, sql: string): Statement {
   const statement = translate(() => database.prepare(sql));
   return {
