@@ -86,7 +86,7 @@ export function dispatch(head: RequestHead, domain: string): Destination {
   if (!isShared && name !== site && name !== `api.${site}`) return byLabel(name, host, domain);
   if (isShared && head.sandboxIds.length + head.sandboxPorts.length > 0) return byHeaders(head);
   const destination = byPath(head.target);
-  if (!OWN_PAGES_ALONE.has(destination.kind)) return destination;
+  if (!isForOwnPagesAlone(destination, head.target)) return destination;
   return head.origins.every((origin) => isOwnOrigin(origin, host))
     ? destination
     : { kind: "foreign-page" };
@@ -94,6 +94,12 @@ export function dispatch(head: RequestHead, domain: string): Destination {
 
 /** What pages of other sites may not even ask; those of a sandbox have hosts of their own. */
 const OWN_PAGES_ALONE: ReadonlySet<Destination["kind"]> = new Set(["control", "mcp", "metrics"]);
+
+/** A file that neither an address nor a signature names needs no secret: it may be of an open sandbox. */
+function isForOwnPagesAlone({ kind }: Destination, target: string): boolean {
+  if (kind !== "unaddressed") return OWN_PAGES_ALONE.has(kind);
+  return !new URLSearchParams(target.split("?").slice(1).join("?")).has("signature");
+}
 
 /** Host and port must be those that were asked; the names of loopback are one. */
 function isOwnOrigin(origin: string, host: string): boolean {

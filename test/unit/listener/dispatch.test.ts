@@ -217,6 +217,19 @@ test.for([
     head: head("/sandboxes", { origins: ["http://localhost", "http://evil.example"] }),
     expected: { kind: "foreign-page" },
   },
+  ...["/files?path=a", "/files", "/files/x?path=a&Signature=v1_x"].map((target) => ({
+    name: `foreign page for the only open sandbox, ${target}`,
+    head: head(target, { origins: ["http://evil.example"] }),
+    expected: { kind: "foreign-page" as const },
+  })),
+  ...[
+    { target: "/files?path=a&signature=v1_x", origin: "http://evil.example" },
+    { target: "/files?path=a", origin: "http://localhost" },
+  ].map(({ target, origin }) => ({
+    name: `page ${origin} for the file ${target}`,
+    head: head(target, { origins: [origin] }),
+    expected: { kind: "unaddressed" as const },
+  })),
   {
     name: "foreign page for the port of a sandbox",
     head: head("/", { hosts: [`80-${ID}.${DOMAIN}`], origins: ["http://evil.example"] }),
