@@ -3,6 +3,7 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
+import { pipeline } from "node:stream/promises";
 import { parseQuestion, REPLY_CODES, writeReply, type Answer } from "./dns-message.ts";
 import type { Policies } from "./policies.ts";
 import type { NameResolver, Pin } from "./resolver.ts";
@@ -95,20 +96,26 @@ function toAnswer({ outcome, addresses, untilMs }: Pin, nowMs: number): Answer {
   return { code: codes[outcome], addresses, ttlSeconds };
 }
 
-/** One question after the other, each with its length before it. */
+/**
+ * One question after the other, each with its length before it. Of a client that takes no replies no
+ * more is read.
+ */
 async function serveTcp(
   socket: Socket,
   reply: (sender: string, message: Buffer) => Promise<Buffer | undefined>,
 ): Promise<void> {
   const sender = socket.remoteAddress ?? "";
-  try {
-    for await (const message of readMessages(socket)) {
+  async function* answerAll(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const message of readMessages(chunks)) {
       const bytes = await reply(sender, message);
       if (bytes === undefined) return;
       const length = Buffer.alloc(2);
       length.writeUInt16BE(bytes.length);
-      socket.write(Buffer.concat([length, bytes]));
+      yield Buffer.concat([length, bytes]);
     }
+  }
+  try {
+    await pipeline(socket, answerAll, socket);
   } catch {
     // A peer that vanishes is no fault of ours; the socket ends below.
   } finally {

@@ -79,6 +79,39 @@ test("connections of one sandbox to the name server leave some to another one", 
   for (const socket of sockets) socket.destroy();
 });
 
+/** More than the kernel holds of a connection on its way in both directions. */
+const UNREAD_BYTES = 32 * 1024 ** 2;
+/** In each of them a server that does not wait for its client reads a part of what was sent. */
+const TURNS = 4_000;
+
+test("replies that a client of the name server does not take are not piled up", async () => {
+  const policies = createPolicies();
+  policies.replace("127.0.0.1", ["*"]);
+  const label = `\x3f${"a".repeat(63)}`;
+  const text = `\0\0\0\x1d\x01\0\0\x01\0\0\0\0\0\0${label.repeat(3)}\0\0\x01\0\x01`;
+  const question = Buffer.from(text, "latin1");
+  question.writeUInt16BE(question.length - 2);
+  const questions = Buffer.concat(Array.from({ length: 200 }, () => question));
+  const answered = { bytes: 0 };
+  const lookup = async () => {
+    answered.bytes += question.length;
+    return { outcome: "found", addresses: [], untilMs: now() } as const;
+  };
+  const port = await freePort();
+  using stack = new DisposableStack();
+  const options = { address: "127.0.0.1", port, policies, resolver: { lookup }, now };
+  stack.use(await startNameServer(options));
+  const client = connect({ port, host: "127.0.0.1" });
+  await once(client, "connect");
+  for (let turn = 0; turn < TURNS && answered.bytes < UNREAD_BYTES; turn += 1) {
+    if (!client.writableNeedDrain) client.write(questions);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  client.destroy();
+  expect(answered.bytes).toBeGreaterThan(0);
+  expect(answered.bytes).toBeLessThan(UNREAD_BYTES);
+});
+
 test("a first message of TLS in tiny pieces is refused before it has cost much", async () => {
   const policies = createPolicies();
   policies.replace("127.0.0.1", ["*"]);
