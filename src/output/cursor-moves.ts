@@ -19,8 +19,12 @@ const TOKEN_PATTERN = new RegExp(
   "gu",
 );
 
-/** A longer line was not edited by hand; each insertion costs the length of its line. */
+/** A longer line was not edited by hand. */
 const MAX_LINE_CHARACTERS = 4_096;
+/** Of a line's length: what moves make of it. Beyond it a few bytes would fill a reply with spaces. */
+const MAX_GROWTH = 6;
+/** Of a line's length: the cells that its commands touch, each insertion all that is right of it. */
+const MAX_WORK = 128;
 
 /** Applies the moves in every line that was edited; other lines keep what is in them. */
 export function applyCursorMoves(text: string): string {
@@ -31,18 +35,22 @@ export function applyCursorMoves(text: string): string {
 
 function renderMoves(line: string): string {
   if (!EDIT_PATTERN.test(line)) return line;
-  // Of a long line only the columns of a table stay apart.
-  return line.length <= MAX_LINE_CHARACTERS
-    ? renderLine(line)
-    : line.replaceAll(COLUMN_PATTERN, " ");
+  const rendered = line.length <= MAX_LINE_CHARACTERS ? renderLine(line) : undefined;
+  // Of a line that is too long only the columns of a table stay apart.
+  return rendered ?? line.replaceAll(COLUMN_PATTERN, " ");
 }
 
-function renderLine(line: string): string {
+/** Undefined for a line that would become too long, or cost too much. */
+function renderLine(line: string): string | undefined {
+  const maxCells = Math.min(MAX_LINE_CHARACTERS, MAX_GROWTH * line.length);
+  const maxWork = MAX_WORK * line.length;
   const cells: string[] = [];
   let column = 0;
+  let work = 0;
 
   function move(to: number): void {
-    column = Math.min(Math.max(0, to), MAX_LINE_CHARACTERS);
+    column = Math.min(Math.max(0, to), maxCells + 1);
+    work += Math.max(0, column - cells.length);
     while (cells.length < column) cells.push(" ");
   }
 
@@ -50,14 +58,18 @@ function renderLine(line: string): string {
     if (command === "C") move(column + count);
     else if (command === "D") move(column - count);
     else if (command === "G") move(count - 1);
-    else if (command === "P") cells.splice(column, count);
+    else change(command, count, isGiven);
+  }
+
+  function change(command: string, count: number, isGiven: boolean): void {
+    work += cells.length;
+    if (command === "P") cells.splice(column, count);
     else if (command === "@") {
-      cells.splice(column, 0, ...Array(Math.min(count, MAX_LINE_CHARACTERS)).fill(" "));
+      cells.splice(column, 0, ...Array(Math.min(count, maxCells + 1)).fill(" "));
     } else if (command === "X") {
       for (let at = column; at < Math.min(column + count, cells.length); at += 1) cells[at] = " ";
     } else if (!isGiven) cells.length = column;
     else eraseFor(count);
-    cells.length = Math.min(cells.length, MAX_LINE_CHARACTERS);
   }
 
   /** The forms of "erase in line" with a number: 0 right of the cursor, 1 left of it, 2 all. */
@@ -78,6 +90,7 @@ function renderLine(line: string): string {
       cells[column] = token;
       column += 1;
     }
+    if (cells.length > maxCells || work > maxWork) return undefined;
   }
   return cells.join("");
 }

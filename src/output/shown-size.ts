@@ -2,8 +2,8 @@
 
 import type { QuotedPart } from "./quote.ts";
 
-/** A control character of one byte is shown as `\u0001`. */
-const MAX_GROWTH = 6;
+/** A control character of one byte is shown as `\u0001`, and moves make as many spaces of a line. */
+const MAX_GROWTH = 12;
 /** Of a further attempt, because the growth is not the same everywhere. */
 const MARGIN = 0.95;
 /** Enough for any character, so that every page goes on. */

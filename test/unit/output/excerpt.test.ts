@@ -147,6 +147,10 @@ const UNEVEN = Buffer.concat([
   Buffer.from("\u0001\u0002".repeat(20_000)),
 ]);
 
+const MOVES = Buffer.from(
+  "\u001b[60C\u0001\u0002\u0001\u0002\u0001\u0002\u0001\u0002\n".repeat(1_500),
+);
+
 function shownBytes(parts: readonly QuotedPart[]): number {
   return Buffer.byteLength(textOf(parts), "utf8");
 }
@@ -155,6 +159,7 @@ test.for([
   { name: "binary data", bytes: BINARY },
   { name: "text and control characters", bytes: UNEVEN },
   { name: "control characters and text", bytes: UNEVEN.toReversed() },
+  { name: "moves and control characters", bytes: MOVES },
 ])("of $name a reply shows no more than its budget, and close to it", async ({ bytes }) => {
   const output = new ProcessOutput(undefined);
   await output.append("stdout", Buffer.from(bytes));
