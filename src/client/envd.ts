@@ -30,12 +30,14 @@ export function createEnvd(options: EnvdOptions): Sandbox {
   const { connection, baseUrl, source, isOwnDaemon } = options;
   const headers = () => accessHeaders(source);
   const rpc = { connection, baseUrl, headers };
+  const plain = createRpcTransport({ ...rpc, isBinary: false });
   return {
     id: source.sandboxId,
     files: createFiles({ connection, baseUrl, source }),
-    filesystem: createFilesystem(createRpcTransport({ ...rpc, isBinary: false }), source),
+    filesystem: createFilesystem(plain, source),
     process: createProcess(createRpcTransport({ ...rpc, isBinary: isOwnDaemon }), {
       source,
+      plain,
       clock: connection.clock,
       streams: isOwnDaemon ? createEventClient({ ...rpc, isBinary: true }) : undefined,
     }),

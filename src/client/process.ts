@@ -84,6 +84,8 @@ interface Stream {
 export interface ProcessOptions {
   readonly source: AccessSource;
   readonly clock: Clock;
+  /** JSON, whose cost is judged before it is parsed: a list of nothing has two bytes an entry. */
+  readonly plain: Transport;
   /** Serves the two calls that carry output, for a daemon of ours. */
   readonly streams?: EventClient | undefined;
 }
@@ -91,9 +93,10 @@ export interface ProcessOptions {
 /** The process service behind a transport. */
 export function createProcess(
   transport: Transport,
-  { source, clock, streams }: ProcessOptions,
+  { source, clock, plain, streams }: ProcessOptions,
 ): ProcessClient {
   const client = createClient(Process, transport);
+  const lists = createClient(Process, plain);
   const guardOf = (subject: string, timeoutMs?: number): GuardOptions => ({
     clock,
     subject,
@@ -130,7 +133,7 @@ export function createProcess(
 
     async list(signal) {
       const work = { source, isIdempotent: true, subject: "list processes", options: { signal } };
-      const reply = await callUnary(work, (call) => client.list({}, call));
+      const reply = await callUnary(work, (call) => lists.list({}, call));
       return reply.processes.map((process) => ({
         pid: process.pid,
         cmd: [process.config?.cmd ?? "", ...(process.config?.args ?? [])].join(" "),

@@ -32,6 +32,11 @@ export interface RpcOptions {
 /** A larger message is refused at both ends; a listing of 20,000 entries is smaller. */
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
+/**
+ * Of a string in what is told of files: an attribute with all of its bytes escaped. The library takes a size from a string,
+ * and a number of millions of digits would take seconds.
+ */
+const MAX_NAME_BYTES = 524_288;
 
 export function createRpcTransport(options: RpcOptions): Transport {
   const httpClient: UniversalClientFn = async (call) => {
@@ -52,7 +57,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
     const { statusCode: status } = reply;
     const body =
       status < 300
-        ? judged(reply.body, header)
+        ? judged(reply.body, header, call.url.includes(`/${Filesystem.typeName}/`))
         : await errorBody(reply, { url: call.url, headers });
     return { status, header, body, trailer: new Headers() };
   };
@@ -95,10 +100,15 @@ async function toBody(
 async function* judged(
   chunks: AsyncIterable<Uint8Array>,
   header: Headers,
+  isOfFiles: boolean,
 ): AsyncGenerator<Uint8Array> {
   // The library refuses any other type, when it looks at it.
   const type = parseContentType(header.get("content-type") ?? undefined) ?? UNKNOWN_TYPE;
-  const limits = { maxBytes: MAX_MESSAGE_BYTES, maxValues: MAX_REPLY_VALUES };
+  const limits = {
+    maxBytes: MAX_MESSAGE_BYTES,
+    maxValues: MAX_REPLY_VALUES,
+    ...(isOfFiles && { maxStringBytes: MAX_NAME_BYTES }),
+  };
   const reader = createMessageReader(type, limits);
   for await (const chunk of chunks) {
     try {

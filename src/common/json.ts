@@ -8,6 +8,8 @@ export type JsonGauge = (bytes: Uint8Array) => void;
 export interface JsonLimits {
   /** Values of all kinds, members and items alike. */
   readonly maxValues?: number;
+  /** Bytes of one string as it is written; without it a string may be as long as the text. */
+  readonly maxStringBytes?: number;
 }
 
 /** No message of ours is deeper than ten; a parser of nested calls could run out of stack. */
@@ -24,8 +26,10 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /** A gauge for one text, which may come in pieces. Text that is no JSON is for the parser to tell. */
-export function createJsonGauge({ maxValues = MAX_VALUES }: JsonLimits = {}): JsonGauge {
+export function createJsonGauge(limits: JsonLimits = {}): JsonGauge {
+  const { maxValues = MAX_VALUES, maxStringBytes = Number.POSITIVE_INFINITY } = limits;
   let isInString = false;
+  let stringBytes = 0;
   let isEscaped = false;
   let depth = 0;
   let values = 1;
@@ -41,9 +45,19 @@ export function createJsonGauge({ maxValues = MAX_VALUES }: JsonLimits = {}): Js
     }
   }
 
+  function addText(length: number): void {
+    stringBytes += length;
+    if (stringBytes > maxStringBytes) {
+      const message = `JSON has a string of more than ${maxStringBytes} bytes`;
+      throw new SandboxError("resource_exhausted", message);
+    }
+  }
+
   function judge(byte: number): void {
-    if (byte === QUOTE) isInString = true;
-    else if (byte === COMMA) addValue(0);
+    if (byte === QUOTE) {
+      isInString = true;
+      stringBytes = 0;
+    } else if (byte === COMMA) addValue(0);
     else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) addValue(1);
     else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) depth -= 1;
   }
@@ -56,8 +70,12 @@ export function createJsonGauge({ maxValues = MAX_VALUES }: JsonLimits = {}): Js
       else if (isEscaped) isEscaped = false;
       else if (byte === BACKSLASH) isEscaped = true;
       else if (byte === QUOTE) isInString = false;
-      // Most of a text is in its strings, and of them only these two bytes count.
-      else at = Math.min(next.quote(at), next.backslash(at)) - 1;
+      else {
+        // Most of a text is in its strings, and of them only these two bytes count.
+        const end = Math.min(next.quote(at), next.backslash(at));
+        addText(end - at);
+        at = end - 1;
+      }
     }
   };
 }

@@ -4,6 +4,8 @@ import type { ServerResponse } from "node:http";
 import { createClient } from "@connectrpc/connect";
 import { Agent } from "undici";
 import { expect, test } from "vitest";
+import type { AccessSource } from "../../../src/client/access.ts";
+import { createEnvd } from "../../../src/client/envd.ts";
 import { createRpcTransport } from "../../../src/client/rpc.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
@@ -17,6 +19,18 @@ const { signal } = new AbortController();
 
 const DEEP = { name: "deep", json: `${"[".repeat(100)}${"]".repeat(100)}`, text: "levels" };
 const RICH = { name: "rich", json: `[${"{},".repeat(150_000)}{}]`, text: "values" };
+
+const SOURCE: AccessSource = {
+  sandboxId: "i1",
+  current: () => ({
+    token: undefined,
+    domain: undefined,
+    expiresAtMs: undefined,
+    onTimeout: undefined,
+  }),
+  refresh: async () => false,
+  isRunning: async () => true,
+};
 
 /** A service whose answers, but for the sandbox itself, are all of the same text. */
 async function startCostly(json: string) {
@@ -63,6 +77,32 @@ test.for([DEEP, RICH])("of the control API, the files and the calls: $name", asy
       message: expect.stringContaining(costly.text),
     });
   }
+});
+
+test("a size of a million digits", async () => {
+  await using world = await startCostly(`{"entry":{"size":"${"9".repeat(1_000_000)}"}}`);
+  await expect(world.sandbox.filesystem.stat("/a", { signal })).rejects.toMatchObject({
+    code: "internal",
+    message: expect.stringContaining("a string of more than 524288 bytes"),
+  });
+});
+
+test("a list of processes, also of a daemon that is asked in the binary form otherwise", async () => {
+  await using recorder = await startRecorder((_, response) => {
+    send(response, "application/json", `{"unknown":${RICH.json}}`);
+  });
+  const dispatcher = new Agent();
+  const { process } = createEnvd({
+    connection: { dispatcher, clock: createSystemClock() },
+    baseUrl: recorder.url,
+    source: SOURCE,
+    isOwnDaemon: true,
+  });
+  await expect(process.list(signal)).rejects.toMatchObject({
+    code: "internal",
+    message: expect.stringContaining(RICH.text),
+  });
+  await dispatcher.destroy();
 });
 
 test("an error that would cost too much is quoted as the text that it is", async () => {
