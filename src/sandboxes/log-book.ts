@@ -152,11 +152,14 @@ export function toFilter(query: Omit<LogQuery, "team">, nowMs: number): LogFilte
   };
 }
 
+/** Lines of our daemon have a third of it; each field costs as much as a short line in a reply. */
+const MAX_LINE_VALUES = 64;
+
 /** A line of a daemon; undefined for one that is no log line. */
 export function parseLine(text: string): ReturnType<typeof daemonLogLineSchema.parse> | undefined {
   let value: unknown;
   try {
-    value = parseJson(Buffer.from(text));
+    value = parseJson(Buffer.from(text), { maxValues: MAX_LINE_VALUES });
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof SandboxError) return undefined;
     throw error;

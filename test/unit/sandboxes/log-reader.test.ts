@@ -87,3 +87,17 @@ test.for([undefined, "", "<x>", ["aa", "bb"]])("a daemon called %o has no cursor
   reader.take(lineOf(1, "a"));
   expect([opened.told(), opened.book.cursor("i1")]).toEqual([["a"], ""]);
 });
+
+/** A line with so many fields besides those of every line. */
+function richLine(number: number, fields: number): string {
+  const names = Array.from({ length: fields }, (_, index) => `"f${index}":1`);
+  return `${lineOf(number, "rich").slice(0, -1)},${names.join(",")}}`;
+}
+
+test("a line with more fields than a daemon has is dropped: a reply would have them one by one", () => {
+  using opened = openBook("");
+  const reader = createLogReader(opened.book, SUBJECT);
+  reader.begin("aa-1");
+  for (const text of [richLine(1, 40), richLine(2, 80), lineOf(3, "c")]) reader.take(text);
+  expect(opened.told()).toEqual(["rich", "a line that is no log line was dropped", "c"]);
+});
