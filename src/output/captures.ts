@@ -54,6 +54,8 @@ export class Captures implements AsyncDisposable {
   readonly #attaching = new Map<string, Promise<ProcessView>>();
   /** Starts under way, which have no capture yet. */
   #starting = 0;
+  /** Each has a stream. A daemon that gives one pid twice leaves only the newer one in the table. */
+  #followed = 0;
 
   constructor(options: CapturesOptions) {
     this.#options = options;
@@ -209,8 +211,7 @@ export class Captures implements AsyncDisposable {
 
   #requireSlot(): void {
     this.#expire();
-    const running = [...this.#table.values()].filter(({ state }) => state.kind === "running");
-    if (running.length + this.#starting < MAX_RUNNING) return;
+    if (this.#followed + this.#starting < MAX_RUNNING) return;
     throw new SandboxError("resource_exhausted", `${MAX_RUNNING} processes run, the limit`);
   }
 
@@ -279,7 +280,9 @@ export class Captures implements AsyncDisposable {
     // A pid is used again: the new process comes after those that run.
     if (this.#table.get(key) !== capture) this.#table.delete(key);
     this.#table.set(key, capture);
-    this.#track(followProcess(events, capture, { ...this.#options, signal: this.#stop.signal }));
+    this.#followed += 1;
+    const options = { ...this.#options, signal: this.#stop.signal };
+    this.#track(followProcess(events, capture, options).finally(() => (this.#followed -= 1)));
     return capture;
   }
 
