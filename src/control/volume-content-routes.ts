@@ -50,7 +50,7 @@ export interface ContentRoute<Query = unknown> {
   readonly takesFile?: boolean;
   readonly replies: Readonly<Record<number, z.ZodType | null | "file">>;
   readonly faults: readonly number[];
-  /** Moves files or long lists, of which a team has so many at once. */
+  /** Moves files or long lists, of which a team has other numbers at once. */
   readonly isTransfer?: boolean;
   /** The status and body of the reply; undefined once the reply was sent. */
   act(call: ContentCall<Query>): Promise<{ status: number; body?: unknown } | undefined>;
@@ -66,7 +66,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     path: "/volumecontent/{volumeID}/path",
     query: volumePathQuery,
     replies: { 200: volumeEntrySchema },
-    faults: [400, 404],
+    faults: [400, 404, 429],
     act: async ({ files, query }) => reply(200, await files.stat(query.path)),
   }),
   defineContent({
@@ -75,7 +75,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     query: volumePathQuery,
     body: volumeChangeSchema,
     replies: { 200: volumeEntrySchema },
-    faults: [400, 404],
+    faults: [400, 404, 429],
     async act({ files, query, request }) {
       const change = parse(
         volumeChangeSchema,
@@ -89,7 +89,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     path: "/volumecontent/{volumeID}/path",
     query: volumePathQuery,
     replies: { 204: null },
-    faults: [400, 404],
+    faults: [400, 404, 429],
     async act({ files, query }) {
       await files.remove(query.path);
       return { status: 204 };
@@ -111,7 +111,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     path: "/volumecontent/{volumeID}/dir",
     query: volumeEntryQuery,
     replies: { 201: volumeEntrySchema },
-    faults: [400, 404, 409],
+    faults: [400, 404, 409, 429],
     async act({ files, query: { path, force, ...entry } }) {
       const makesParents = force === "true";
       return reply(201, await files.makeFolder(path, { ...entry, makesParents }));

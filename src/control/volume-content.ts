@@ -20,6 +20,8 @@ const TARGET_PATTERN = /^\/volumecontent\/([^/?]+)\/(path|dir|file)(?:\?(.*))?$/
  * and repeat nothing that was refused, so the others wait, each with its connection.
  */
 const TRANSFERS = { maxAtOnce: 64, maxWaiting: 1_024 } as const;
+/** The other operations of a team, of which a path of many components is hundreds of calls. */
+const LOOKS = { maxAtOnce: 32, maxWaiting: 1_024 } as const;
 /** Clients give up after a minute; they are told before. */
 const MAX_TURN_MS = 50_000;
 
@@ -41,7 +43,8 @@ interface Answered {
 
 /** Answers every request for content, also a faulty one; it never rejects. */
 export function createVolumeContent({ sandboxes, log }: ContentOptions) {
-  const transfers = createTeamTurns(TRANSFERS);
+  const transfers = { turns: createTeamTurns(TRANSFERS), what: TRANSFERS_TEXT };
+  const looks = { turns: createTeamTurns(LOOKS), what: LOOKS_TEXT };
 
   async function run(
     files: VolumeFiles,
@@ -54,8 +57,8 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     if (route === undefined) throw new SandboxError("not_found", "no such operation on a volume");
     const parsed = parse(route.query, Object.fromEntries(new URLSearchParams(query)));
     const call = { files, query: parsed, request, response };
-    if (route.isTransfer !== true) return route.act(call);
-    const end = await beginTransfer(transfers, files.team, response);
+    const kind = route.isTransfer === true ? transfers : looks;
+    const end = await beginTurn(kind, files.team, response);
     try {
       return await route.act(call);
     } finally {
@@ -87,12 +90,15 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
 
 type Outcome = Awaited<ReturnType<ContentRoute["act"]>>;
 
+const TRANSFERS_TEXT = `${TRANSFERS.maxAtOnce} transfers to and from volumes`;
+const LOOKS_TEXT = `${LOOKS.maxAtOnce} operations on paths of volumes`;
+
 /**
- * Waits for the turn of a transfer, which lasts until the function that it returns is called.
+ * Waits for the turn of an operation, which lasts until the function that it returns is called.
  * @throws SandboxError resource_exhausted when that takes too long
  */
-async function beginTransfer(
-  transfers: TeamTurns,
+async function beginTurn(
+  { turns, what }: { readonly turns: TeamTurns; readonly what: string },
   team: string,
   response: ServerResponse,
 ): Promise<() => void> {
@@ -100,11 +106,11 @@ async function beginTransfer(
   const end = () => over.abort();
   const timer = setTimeout(end, MAX_TURN_MS);
   response.once("close", end);
-  const leave = await transfers.enter({ team, signal: over.signal });
+  const leave = await turns.enter({ team, signal: over.signal });
   clearTimeout(timer);
   response.off("close", end);
   if (leave !== undefined) return leave;
-  const message = `your team has ${TRANSFERS.maxAtOnce} transfers to and from volumes at once`;
+  const message = `your team has ${what} at once`;
   throw new SandboxError("resource_exhausted", message, { retryAfterSeconds: 1 });
 }
 
