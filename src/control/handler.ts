@@ -12,6 +12,7 @@ import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { faultsOf, type z } from "../common/schema.ts";
+import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
@@ -63,6 +64,7 @@ interface Answer {
 /** Answers every request, also a faulty one; it never rejects. */
 export function createControl(options: ControlOptions): ControlHandler {
   const inFlight = createInFlight();
+  const begin = createTeamStarts();
   const content = createVolumeContent(options);
   return async (request, response) => {
     const beganMs = performance.now();
@@ -77,7 +79,7 @@ export function createControl(options: ControlOptions): ControlHandler {
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     using held = inFlight.open();
-    const call = { request, signal: gone.signal, held };
+    const call = { request, signal: gone.signal, held, begin };
     const { path, sandboxId, team, reply, error } = await answer(call, options);
     // Clients parse a body unless they are told that it is empty.
     const isEmpty = reply.body === undefined && reply.status !== NO_CONTENT_STATUS;
@@ -125,9 +127,29 @@ interface Call {
   /** Fires when the client is gone. */
   readonly signal: AbortSignal;
   readonly held: HeldBytes;
+  readonly begin: (team: string) => Promise<void>;
 }
 
-async function answer({ request, signal, held }: Call, options: ControlOptions): Promise<Answer> {
+/**
+ * Calls of a team that begin in one turn of the event loop. Most write to the database, and a crowd of
+ * those of one team would hold up every call of the others by all of its writes.
+ */
+const CALLS_PER_TURN = 4;
+
+/** One limiter for each team that has a key, so there are few. */
+function createTeamStarts(): Call["begin"] {
+  const limiters = new Map<string, StartLimiter>();
+  return async (team) => {
+    const limiter = limiters.get(team) ?? createStartLimiter(CALLS_PER_TURN);
+    limiters.set(team, limiter);
+    await limiter();
+  };
+}
+
+async function answer(
+  { request, signal, held, begin }: Call,
+  options: ControlOptions,
+): Promise<Answer> {
   const { method = "GET", url = "/" } = request;
   const { path: rawPath, query } = splitTarget(url);
   const token = uploadToken(method, rawPath);
@@ -153,6 +175,7 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     if (body instanceof SandboxError) {
       return { ...facts, reply: toFaultReply(TOO_LARGE_STATUS, body.message), error: body };
     }
+    await begin(team);
     const parsed = parseRequest(match, {
       query,
       body,

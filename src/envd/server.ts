@@ -12,6 +12,7 @@ import {
 } from "node:http";
 import { errorText } from "../common/errors.ts";
 import { basicUser } from "../common/http.ts";
+import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { faultOfConnection } from "../wire/connection.ts";
 import { isAdmitted, tokenOf } from "./auth.ts";
 import { handleCors } from "./cors.ts";
@@ -21,7 +22,6 @@ import { fileRoutes } from "./files/index.ts";
 import { isFromInside } from "./inside.ts";
 import { createMetricsHandler } from "./metrics.ts";
 import { createRpcServer, sendRpcRefusal, type RpcServer } from "./rpc.ts";
-import { createStartLimiter, type StartLimiter } from "./start-limiter.ts";
 import { envs, health } from "./status.ts";
 import type { User } from "./user.ts";
 

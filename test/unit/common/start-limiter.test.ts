@@ -2,7 +2,7 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createStartLimiter } from "../../../src/envd/start-limiter.ts";
+import { createStartLimiter } from "../../../src/common/start-limiter.ts";
 
 test("the first few pass at once, the others a few a turn, in order", async () => {
   const limiter = createStartLimiter(2);
