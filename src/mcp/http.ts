@@ -18,6 +18,7 @@ import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
+import { createStartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
 import { endWhenRevoked } from "./lasting-access.ts";
 import { findId, idOf } from "./message-id.ts";
@@ -49,6 +50,11 @@ export interface McpHttp extends AsyncDisposable {
 /** Three megabytes of file content, with space for escapes and base64. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const RETRY_AFTER_S = 30;
+/**
+ * Messages of a team that begin in one turn of the event loop: a list of all tools takes milliseconds,
+ * and a crowd of them would hold up the other teams.
+ */
+const MESSAGES_PER_TURN = 2;
 /** Keeps proxies from ending a silent stream. */
 const KEEP_ALIVE_MS = 15_000;
 
@@ -74,6 +80,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
   const stopTelling = tellModern(modern, state);
   const legacy = createLegacy(options, sessions);
   const inFlight = createInFlight();
+  const begin = createStartLimiter(MESSAGES_PER_TURN);
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     using held = inFlight.open();
@@ -89,6 +96,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     endWhenRevoked(response, state.clock, async () => (await ask()) === principal);
     const read = request.method === "POST" ? await readJson(request, held) : { body: undefined };
     if ("refusal" in read) return sendJson(response, read.status, { body: read.refusal.reply });
+    await begin();
     const { body } = read;
     const message = body === undefined || Array.isArray(body) ? undefined : toMessage(body);
     if (message instanceof Refusal) return sendJson(response, 400, { body: message.reply });
