@@ -9,7 +9,7 @@ import {
   type TemplateBuildRecord,
   type TemplateBuildTable,
 } from "./build-records.ts";
-import { prepare, readRecord, type Row } from "./statement.ts";
+import { inTransaction, prepare, readRecord, type Row } from "./statement.ts";
 
 export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
   const select = prepare(database, "SELECT record FROM template_builds WHERE build_id = ?");
@@ -82,9 +82,11 @@ export function openBuildLines(database: DatabaseSync): BuildLineTable {
   );
   return {
     append(buildId, lines) {
-      for (const { atMs, level, step, message } of lines) {
-        insert.run(buildId, atMs, RECORD_LEVELS.indexOf(level), step, message, buildId);
-      }
+      inTransaction(database, () => {
+        for (const { atMs, level, step, message } of lines) {
+          insert.run(buildId, atMs, RECORD_LEVELS.indexOf(level), step, message, buildId);
+        }
+      });
     },
     read(buildId, { level, limit, offset, direction, cursorMs }) {
       const isForward = direction === "forward";

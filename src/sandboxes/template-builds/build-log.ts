@@ -3,6 +3,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Clock } from "../../common/clock.ts";
 import type { RecordLevel } from "../../common/log-level.ts";
+import type { BuildLine } from "../../store/build-records.ts";
 import type { Store } from "../../store/store.ts";
 
 const MAX_LINES = 20_000;
@@ -26,22 +27,34 @@ export function createBuildLog(
 ): BuildLog {
   let lines = 0;
   let bytes = 0;
+  /** Of one piece of output: thousands of short lines, each of which would be a write of its own. */
+  let pending: BuildLine[] = [];
+
+  function save(): void {
+    if (pending.length === 0) return;
+    const saved = pending;
+    pending = [];
+    store.buildLines.append(buildId, saved);
+  }
 
   function add(step: string, text: string, level: RecordLevel): void {
     lines += 1;
     const message = text.slice(0, MAX_LINE_CHARACTERS).toWellFormed();
     bytes += Buffer.byteLength(message);
-    store.buildLines.append(buildId, [{ atMs: clock.now(), level, step, message }]);
+    pending.push({ atMs: clock.now(), level, step, message });
   }
 
   /** What the service says itself is bounded by the number of steps. */
-  const note: BuildLog["note"] = (step, message, level = "info") => add(step, message, level);
+  const note: BuildLog["note"] = (step, message, level = "info") => {
+    add(step, message, level);
+    save();
+  };
 
   function addOutput(step: string, text: string, level: RecordLevel): void {
     if (lines > MAX_LINES || bytes > MAX_BYTES) return;
     add(step, text, level);
     if (lines > MAX_LINES || bytes > MAX_BYTES) {
-      note(step, "the output of this build is too long: the rest of it is left out", "warn");
+      add(step, "the output of this build is too long: the rest of it is left out", "warn");
     }
   }
 
@@ -53,10 +66,14 @@ export function createBuildLog(
         stderr: createSplitter((line) => addOutput(step, line, "warn")),
       };
       return {
-        write: (stream, chunk) => sinks[stream].write(chunk),
+        write(stream, chunk) {
+          sinks[stream].write(chunk);
+          save();
+        },
         end() {
           sinks.stdout.end();
           sinks.stderr.end();
+          save();
         },
       };
     },

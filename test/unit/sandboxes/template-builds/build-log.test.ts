@@ -6,16 +6,20 @@ import { createBuildLog } from "../../../../src/sandboxes/template-builds/build-
 
 function openLog() {
   const messages: string[] = [];
+  /** How many lines each write to the database has. */
+  const writes: number[] = [];
   const store = {
     buildLines: {
-      append: (_id: string, lines: readonly { readonly message: string }[]) =>
-        void messages.push(...lines.map(({ message }) => message)),
+      append(_id: string, lines: readonly { readonly message: string }[]) {
+        messages.push(...lines.map(({ message }) => message));
+        writes.push(lines.length);
+      },
       read: () => [],
       remove: () => undefined,
       buildIds: () => [],
     },
   };
-  return { messages, log: createBuildLog({ store, clock: createSystemClock() }, "build") };
+  return { messages, writes, log: createBuildLog({ store, clock: createSystemClock() }, "build") };
 }
 
 test("a line that does not end is held only as far as it is shown", () => {
@@ -27,4 +31,25 @@ test("a line that does not end is held only as far as it is shown", () => {
   sink.write("stdout", Buffer.from("\nnext\n"));
   sink.end();
   expect(messages).toEqual(["x".repeat(2_000), "next"]);
+});
+
+test("the lines of one piece of output are one write", () => {
+  const { messages, writes, log } = openLog();
+  log.note("1", "begins");
+  const sink = log.open("1");
+  sink.write("stdout", Buffer.from("a\nb\nc"));
+  sink.write("stderr", Buffer.from("no line yet"));
+  sink.end();
+  log.note("1", "ends");
+  expect(messages).toEqual(["begins", "a", "b", "c", "no line yet", "ends"]);
+  expect(writes).toEqual([1, 2, 2, 1]);
+});
+
+test("what is beyond the bound of a build is one line, after those before it", () => {
+  const { messages, writes, log } = openLog();
+  const sink = log.open("1");
+  sink.write("stdout", Buffer.from("a\n".repeat(30_000)));
+  sink.end();
+  expect(writes).toEqual([20_002]);
+  expect(messages.at(-1)).toMatch(/too long/);
 });
