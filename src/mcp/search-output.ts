@@ -1,5 +1,6 @@
 /** The output of the programs that search files, read as it comes and bounded in every record. */
 
+import { createByteBuffer } from "../common/bytes.ts";
 import { z } from "../common/schema.ts";
 
 /** A line of a file that matches, or one near it. */
@@ -33,20 +34,19 @@ function createRecordReader(
   onRecord: (fields: readonly Buffer[]) => void,
 ): (chunk: Uint8Array) => void {
   let fields: Buffer[] = [];
-  let parts: Uint8Array[] = [];
+  /** Copies: a kept part must not keep the whole chunk, and a record may come byte by byte. */
+  const field = createByteBuffer();
   let size = 0;
 
   function add(part: Uint8Array): void {
     const kept = part.subarray(0, Math.max(0, MAX_RECORD_BYTES - size));
     if (kept.length === 0) return;
-    // A chunk can hold many short records: a kept part must not keep the whole chunk.
-    parts.push(Buffer.from(kept));
+    field.add(kept);
     size += kept.length;
   }
 
   function endField(): void {
-    fields.push(Buffer.concat(parts));
-    parts = [];
+    fields.push(field.take());
     if (fields.length < ends.length) return;
     onRecord(fields);
     fields = [];
