@@ -1,5 +1,6 @@
 /** Reads a stream of bytes in pieces of known length, and counts and bounds what it reads. */
 
+import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
 
 export interface ByteReader {
@@ -41,13 +42,11 @@ export function createByteReader(source: AsyncIterable<Buffer>): ByteReader {
     const first = await next(size);
     if (first === undefined) return undefined;
     if (first.length === size) return first;
-    const pieces = [first];
-    for (let missing = size - first.length; missing > 0;) {
-      const piece = (await next(missing)) ?? endedEarly();
-      pieces.push(piece);
-      missing -= piece.length;
-    }
-    return Buffer.concat(pieces);
+    // Not as pieces: they may be of one byte each.
+    const whole = createByteBuffer();
+    whole.add(first);
+    while (whole.length < size) whole.add((await next(size - whole.length)) ?? endedEarly());
+    return whole.take();
   }
 
   return {
