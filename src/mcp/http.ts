@@ -18,12 +18,13 @@ import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
-import { createStartLimiter } from "../common/start-limiter.ts";
+import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
+import { deliverInTurns } from "./deliver-in-turns.ts";
 import { endWhenRevoked } from "./lasting-access.ts";
 import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
-import { hold, noteDelivered, repeatsId } from "./open-requests.ts";
+import { hold, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
 import { endWhenStalled } from "./stalled-reader.ts";
@@ -78,9 +79,9 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     },
   );
   const stopTelling = tellModern(modern, state);
-  const legacy = createLegacy(options, sessions);
-  const inFlight = createInFlight();
   const begin = createStartLimiter(MESSAGES_PER_TURN);
+  const legacy = createLegacy({ ...options, begin }, sessions);
+  const inFlight = createInFlight();
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     using held = inFlight.open();
@@ -181,8 +182,10 @@ interface LegacyRequest {
   readonly body: unknown;
 }
 
+type LegacyOptions = McpHttpOptions & { readonly begin: StartLimiter };
+
 /** Hosts of the older era: one server and one transport for each session. */
-function createLegacy(options: McpHttpOptions, sessions: Sessions) {
+function createLegacy(options: LegacyOptions, sessions: Sessions) {
   const { state } = options;
 
   return async ({ request, response, principal, body }: LegacyRequest): Promise<void> => {
@@ -222,7 +225,7 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
 
 /** A server and a transport of its own, which is a session once the handshake is accepted. */
 async function openSession(
-  options: McpHttpOptions,
+  options: LegacyOptions,
   sessions: Sessions,
   principal: string,
 ): Promise<Session> {
@@ -255,12 +258,9 @@ async function openSession(
   });
   await server.connect(transport);
   const deliver = transport.onmessage;
-  Object.assign(transport, {
-    onmessage(...delivered: Parameters<NonNullable<typeof deliver>>) {
-      deliver?.(...delivered);
-      noteDelivered(session, delivered[0]);
-    },
-  });
+  type Given = Parameters<NonNullable<typeof deliver>>;
+  const give = (...[message, extra]: Given) => deliver?.(message, extra);
+  Object.assign(transport, { onmessage: deliverInTurns(session, options.begin, give) });
   return session;
 }
 

@@ -37,6 +37,12 @@ export function hold(
   else response.once("close", release);
 }
 
+/** Whether a message is a request of a batch. */
+export function isOfBatch({ openIds }: Session, message: unknown): boolean {
+  const id = isCall(message) ? idOf(message) : undefined;
+  return id !== undefined && openIds.get(id)?.isInBatch === true;
+}
+
 /** The library has got a message of the session. */
 export function noteDelivered(session: Session, message: unknown): void {
   const id = isCall(message) ? idOf(message) : undefined;
