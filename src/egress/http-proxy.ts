@@ -82,7 +82,9 @@ interface Exchange {
 
 async function serve(options: WebServerOptions, exchange: Exchange): Promise<void> {
   const { request, response } = exchange;
-  const sender = request.socket.remoteAddress ?? "";
+  // A request loses its socket when that ends.
+  const { socket } = request;
+  const sender = socket.remoteAddress ?? "";
   const option = findForbiddenOption(request.headersDistinct["connection"]);
   if (option !== undefined) return refuse(exchange, 400, `Connection may not name ${option}`);
   const name = nameOf(request);
@@ -90,17 +92,18 @@ async function serve(options: WebServerOptions, exchange: Exchange): Promise<voi
   if (!options.policies.mayReach(sender, name)) {
     return refuse(exchange, 403, "the network rules of this sandbox do not allow this host");
   }
-  const end = () => void request.socket.destroy();
+  const end = () => void socket.destroy();
   const release = options.policies.hold(sender, { name, end });
   if (release === undefined) return refuse(exchange, 503, "too many connections");
   try {
     if (!(await pass(options, exchange, name))) refuse(exchange, 502, "the host does not answer");
+    response.end();
   } catch {
-    // Either side may vanish at any moment; the other one ends with it.
+    // Either side may vanish at any moment, and a reply may have a head that cannot be sent: what is
+    // open ends, and nothing more is written.
     end();
   } finally {
     release();
-    response.end();
   }
 }
 

@@ -1,0 +1,54 @@
+/** Replies that cannot be passed on end their connection, and nothing else of the egress program. */
+
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { createWebServer } from "../../../src/egress/http-proxy.ts";
+import { createPolicies } from "../../../src/egress/policies.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
+
+const NEVER_MS = 20_000;
+
+/** A proxy whose one host answers each request with these bytes. */
+async function startProxy(reply: string) {
+  await using stack = new AsyncDisposableStack();
+  const faults: unknown[] = [];
+  const onFault = (fault: unknown) => void faults.push(fault);
+  process.on("unhandledRejection", onFault);
+  stack.defer(() => void process.off("unhandledRejection", onFault));
+  const host = createServer((socket: Socket) => {
+    socket.on("error", () => undefined);
+    socket.once("data", () => socket.end(reply, "latin1"));
+  });
+  const hostPort = await listenOnLoopback(host);
+  stack.defer(() => void host.close());
+  const policies = createPolicies();
+  policies.replace("127.0.0.1", ["allowed.test"]);
+  const dial = async () => {
+    const socket = connect({ port: hostPort, host: "127.0.0.1", allowHalfOpen: true });
+    await once(socket, "connect");
+    return socket;
+  };
+  const server = createWebServer({ policies, dial });
+  const port = await listenOnLoopback(server);
+  stack.defer(() => server.closeAllConnections());
+  stack.defer(() => void server.close());
+  const owned = stack.move();
+  return { port, faults, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+test.for([
+  { name: "with a control character in its status line", reply: "HTTP/1.1 200 \u0001\r\n\r\n" },
+  { name: "that switches protocols unasked", reply: "HTTP/1.1 101 Odd\r\nupgrade: x\r\n\r\n" },
+  { name: "that is no reply", reply: "ICY 200 OK\r\n\r\n" },
+])("a reply $name", async ({ reply }) => {
+  await using proxy = await startProxy(reply);
+  const client = connect({ port: proxy.port, host: "127.0.0.1" });
+  client.on("error", () => undefined).resume();
+  const closed = once(client, "close", { signal: AbortSignal.timeout(NEVER_MS) });
+  client.write("GET / HTTP/1.1\r\nhost: allowed.test\r\n\r\n");
+  await closed;
+  await nextTurn();
+  expect(proxy.faults).toEqual([]);
+});
