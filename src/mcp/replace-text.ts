@@ -4,6 +4,8 @@ import { SandboxError } from "../common/errors.ts";
 
 /** An edited file that is larger than this is not written; many short strings can become long. */
 const MAX_RESULT_CHARACTERS = 50_000_000;
+/** Each is a piece of the text and a line of the reply: millions of them take the server seconds. */
+const MAX_OCCURRENCES = 250_000;
 
 export interface Replacement {
   readonly old_string: string;
@@ -23,10 +25,11 @@ export interface Replaced {
 
 /**
  * The text with its occurrences replaced, and how many there were.
- * @throws SandboxError invalid_argument for a result that is too large.
+ * @throws SandboxError invalid_argument for too many occurrences, and a result that is too large.
  */
 export function replaceText(before: string, edit: Replacement): Replaced {
   const { old_string: oldString } = edit;
+  checkOccurrences(before, oldString);
   if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
     return join(before, before.split(oldString), edit);
   }
@@ -55,6 +58,16 @@ function join(before: string, parts: readonly string[], edit: Replacement): Repl
   return { count, after, lines, fact: undefined };
 }
 
+function checkOccurrences(text: string, wanted: string): void {
+  let count = 0;
+  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + wanted.length)) {
+    count += 1;
+    if (count <= MAX_OCCURRENCES) continue;
+    const message = `old_string occurs more than ${MAX_OCCURRENCES} times`;
+    throw new SandboxError("invalid_argument", message);
+  }
+}
+
 function checkSize(characters: number): void {
   if (characters <= MAX_RESULT_CHARACTERS) return;
   const message = `the edited file would have ${characters} characters, the limit is ${MAX_RESULT_CHARACTERS}`;
@@ -71,6 +84,7 @@ function countLines(text: string): number {
 function replaceAcross(before: string, edit: Replacement): Replaced {
   const plain = before.replaceAll("\r\n", "\n");
   const wanted = edit.old_string.replaceAll("\r\n", "\n");
+  checkOccurrences(plain, wanted);
   const newLines = edit.new_string.replaceAll("\r\n", "\n");
   const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
   const count = plain.split(wanted).length - 1;

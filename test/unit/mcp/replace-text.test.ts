@@ -86,3 +86,14 @@ test("a large file of short lines is edited in linear time", () => {
   const wish = { old_string: "a\n", new_string: "b\n", replace_all: true };
   expect(replaceText(before, wish).count).toBe(200_000);
 });
+
+test.for([
+  { name: "a plain file", before: "a", from: "a" },
+  { name: "line ends", before: "\n", from: "\n" },
+  { name: "a CRLF file", before: "a\r\n", from: "a" },
+  { name: "line ends of a CRLF file", before: "a\r\n", from: "\n" },
+])("more occurrences than a reply is made of are refused: $name", ({ before, from }) => {
+  const edit = { old_string: from, new_string: "b", replace_all: true };
+  expect(replaceText(before.repeat(250_000), edit).count).toBe(250_000);
+  expect(() => replaceText(before.repeat(250_001), edit)).toThrow("more than 250000 times");
+});
