@@ -4,6 +4,8 @@ import { incompleteTail } from "../output/text.ts";
 
 /** So many bytes are looked at to tell UTF-16, which has zeros in every other place, from others. */
 const SNIFFED_BYTES = 4_096;
+/** Of a larger part its beginning tells the encoding: each character that is no ASCII is counted. */
+const MAX_GUESSED_BYTES = 1_000_000;
 /** A share of zeros in one half of the places, and in the other, of text in UTF-16. */
 const MIN_ZEROS = 0.4;
 const MAX_STRAY_ZEROS = 0.05;
@@ -31,7 +33,8 @@ export type Encoding =
   | { readonly kind: "utf-16le" | "utf-16be" | "windows-1252" };
 
 /** The encoding of a part; undefined for bytes that are no text. */
-export function guessEncoding(part: Part): Encoding | undefined {
+export function guessEncoding(whole: Part): Encoding | undefined {
+  const part = beginningOf(whole);
   const { bytes, offset } = part;
   if (offset === 0 && bytes[0] === 0xff && bytes[1] === 0xfe) return { kind: "utf-16le" };
   if (offset === 0 && bytes[0] === 0xfe && bytes[1] === 0xff) return { kind: "utf-16be" };
@@ -46,6 +49,11 @@ export function guessEncoding(part: Part): Encoding | undefined {
   if (!hasControls(head)) return { kind: "windows-1252" };
   const isMostlyPlain = countOf(head, /[\t\n\r -~]/g) >= head.length * MIN_PLAIN;
   return isMostlyPlain ? { kind: "broken utf-8", invalid } : undefined;
+}
+
+function beginningOf(part: Part): Part {
+  if (part.bytes.length <= MAX_GUESSED_BYTES) return part;
+  return { ...part, bytes: part.bytes.subarray(0, MAX_GUESSED_BYTES), isCut: true };
 }
 
 function guessByZeros({ bytes, offset }: Part): Encoding | undefined {

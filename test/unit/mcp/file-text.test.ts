@@ -94,3 +94,11 @@ test.for([
 ])("the line ends of $raw are named", ({ raw, text, fact }) => {
   expect(readLines(raw)).toEqual({ text, fact });
 });
+
+test("of a large file the beginning tells the encoding", () => {
+  const text = Buffer.from("é".repeat(500_000));
+  const part = { bytes: Buffer.concat([text, Buffer.alloc(10, 0xff)]), offset: 0, isCut: false };
+  expect(guessEncoding(part)).toEqual({ kind: "utf-8" });
+  const odd = { ...part, bytes: Buffer.concat([Buffer.from("a"), text]) };
+  expect(guessEncoding(odd)).toEqual({ kind: "utf-8" });
+});
