@@ -3,10 +3,11 @@
  * type, code, message, hint, causes and stack: bounded, escaped and without keys.
  */
 
-import { closeSync, constants, fstatSync, openSync, statSync, type Stats } from "node:fs";
+import { fstatSync, statSync, type Stats } from "node:fs";
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
 import { reasonsOf } from "./error-reasons.ts";
 import { errorText, SandboxError } from "./errors.ts";
+import { openNamedPipe } from "./named-pipe.ts";
 import { quoteUntrusted } from "./untrusted-text.ts";
 
 export type Logger = PinoLogger;
@@ -75,7 +76,7 @@ function ignoreError(): void {}
 
 function openFile(path: string): DestinationStream {
   try {
-    requireReader(path);
+    if (isNamedPipe(path)) return openNamedPipe(path, MAX_WAITING_BYTES);
     return openDestination({ dest: path, sync: true, mode: 0o600 });
   } catch (error) {
     throw new SandboxError("invalid_argument", `log file ${path}: ${errorText(error)}`, {
@@ -85,10 +86,9 @@ function openFile(path: string): DestinationStream {
   }
 }
 
-/** To open a named pipe that has no reader would wait for one without an end. */
-function requireReader(path: string): void {
-  if (statSync(path, { throwIfNoEntry: false })?.isFIFO() !== true) return;
-  closeSync(openSync(path, constants.O_WRONLY | constants.O_NONBLOCK));
+/** To open one as a file waits for its reader, and so does each write. */
+function isNamedPipe(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFIFO() === true;
 }
 
 /** A line that cannot be written, as on a full disk, is lost and fails nothing. */

@@ -18,7 +18,7 @@ const LOG = resolve(import.meta.dirname, "../../../src/common/log.ts");
 const SCRIPT = `
 import { createInterface } from "node:readline";
 import { createLog } from ${JSON.stringify(LOG)};
-const log = createLog({ level: "info" });
+const log = createLog({ level: "info", file: process.argv[1] });
 for (let index = 0; index < 20_000; index += 1) log.info({ index, text: "x".repeat(200) }, "flood");
 console.log("flooded");
 createInterface({ input: process.stdin }).on("line", (line) => {
@@ -26,7 +26,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 });
 `;
 
-test.for([{ kind: "pipe" }, { kind: "socket" }] as const)(
+test.for([{ kind: "pipe" }, { kind: "socket" }, { kind: "log file" }] as const)(
   "a $kind that is not read stops nothing, and once it is read later lines arrive",
   async ({ kind }) => {
     await using folder = await makeTempFolder();
@@ -34,9 +34,10 @@ test.for([{ kind: "pipe" }, { kind: "socket" }] as const)(
     await promisify(execFile)("mkfifo", [path]);
     // Without a reader a named pipe cannot be opened for writing alone.
     await using pipe = await open(path, "r+");
-    const stderr = kind === "pipe" ? pipe.fd : "pipe";
-    const node = ["--input-type=module", "--eval", SCRIPT];
-    const child = spawn(process.execPath, node, { stdio: ["pipe", "pipe", stderr] });
+    const stderr = { pipe: pipe.fd, socket: "pipe", "log file": "ignore" } as const;
+    const file = kind === "log file" ? [path] : [];
+    const node = ["--input-type=module", "--eval", SCRIPT, ...file];
+    const child = spawn(process.execPath, node, { stdio: ["pipe", "pipe", stderr[kind]] });
     onTestFinished(() => endChild(child));
     const [stdin, stdout, socket] = child.stdio;
     assert(stdin !== null && stdout !== null);

@@ -1,0 +1,44 @@
+/** Lines to a named pipe, which never wait for its reader: a write to a full pipe stops a process. */
+
+import { closeSync, constants, openSync, writeSync } from "node:fs";
+import { isCode } from "./errors.ts";
+
+const RETRY_MS = 50;
+
+export interface PipeLines extends Disposable {
+  readonly write: (line: string) => void;
+}
+
+/**
+ * Opens a pipe that has a reader. Lines of up to `maxWaitingBytes` wait for it; later ones, and those
+ * that are written while nothing reads, are lost.
+ * @throws the system's error where nothing reads
+ */
+export function openNamedPipe(path: string, maxWaitingBytes: number): PipeLines {
+  const descriptor = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  let waiting = Buffer.alloc(0);
+  let retry: NodeJS.Timeout | undefined;
+
+  function flush(): void {
+    retry = undefined;
+    try {
+      while (waiting.length > 0) waiting = waiting.subarray(writeSync(descriptor, waiting));
+    } catch (error) {
+      if (isCode(error, "EAGAIN")) retry = setTimeout(flush, RETRY_MS).unref();
+      // Another reader may open it.
+      else waiting = Buffer.alloc(0);
+    }
+  }
+
+  return {
+    write(line) {
+      if (waiting.length >= maxWaitingBytes) return;
+      waiting = Buffer.concat([waiting, Buffer.from(line)]);
+      if (retry === undefined) flush();
+    },
+    [Symbol.dispose]() {
+      clearTimeout(retry);
+      closeSync(descriptor);
+    },
+  };
+}
