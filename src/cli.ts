@@ -8,11 +8,11 @@ import { findCommand, helpText } from "./commands/index.ts";
 import { findMisuse } from "./commands/usage.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { toHomeFault } from "./common/home-fault.ts";
-import { checkHome } from "./common/home-folder.ts";
+import { checkHome, requireHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
 import { watchOutput } from "./common/output-faults.ts";
 import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
-import { loadProcessConfig, type LoadedConfig } from "./config.ts";
+import { loadProcessConfig, type Config, type LoadedConfig } from "./config.ts";
 
 const EXIT_OK = 0;
 const EXIT_USAGE = 64;
@@ -95,6 +95,7 @@ async function runCommand(
   let log: Logger | undefined;
   try {
     if (command.hasHome) checkHome(given.home);
+    if (given.givenHome !== undefined && needsHome(command, given, words)) requireHome(given.home);
     const run = await command.load();
     const config = await withPrivileges(command, given);
     // Not before: another process may have taken the place of this one.
@@ -109,6 +110,17 @@ async function runCommand(
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
+}
+
+/** A home of the default place may be that of a service that has not started yet. */
+function needsHome(
+  command: Command,
+  { engine }: Config,
+  [action = ""]: readonly string[],
+): boolean {
+  const { name, needsHome: needs = [] } = command;
+  if (name === "key" && engine === "kubernetes") return false;
+  return needs === true || needs.includes(action);
 }
 
 function print(text: string): number {

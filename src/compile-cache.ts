@@ -23,6 +23,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function keepCompiled(environment: Environment, argv: readonly string[]): void {
   const home = findHome(environment, argv);
   if (home === undefined || !isAccepted(home)) return;
+  // One that was typed wrong must not be made; commands make those that they need.
+  if (home !== resolve(defaultHome(environment)) && isMissing(home)) return;
   const folder = join(home, "cache");
   try {
     makeFolders(folder, 0o700);
@@ -57,6 +59,15 @@ function findHome(environment: Environment, argv: readonly string[]): string | u
   const { value = "" } = first;
   if (given.length > 1 || !isPlain || value === "" || isForShell(value)) return undefined;
   return resolve(value);
+}
+
+function isMissing(home: string): boolean {
+  try {
+    return lstatSync(home, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // What cannot be looked at cannot be used either.
+    return true;
+  }
 }
 
 /** Where it is not, the command says why. */

@@ -26,6 +26,8 @@ export interface Command {
   readonly hasEngine: boolean;
   /** Whether it reads or writes the home. */
   readonly hasHome: boolean;
+  /** The actions that find nothing to do in a new home; true for a command without actions. */
+  readonly needsHome?: readonly string[] | true;
   load(): Promise<CommandRun>;
 }
 

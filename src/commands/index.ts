@@ -20,6 +20,7 @@ const COMMANDS: readonly Command[] = [
       "removes what services left that do not run, sandboxes that serve would find again too, and prints it",
     hasEngine: true,
     hasHome: true,
+    needsHome: true,
     load: async () => (await import("./gc.ts")).runGc,
   },
   {
@@ -35,6 +36,7 @@ const COMMANDS: readonly Command[] = [
     actions: { create: 1, list: 0, revoke: 1 },
     hasEngine: false,
     hasHome: true,
+    needsHome: ["list", "revoke"],
     load: async () => (await import("./key.ts")).runKey,
   },
   {
@@ -79,6 +81,7 @@ const COMMANDS: readonly Command[] = [
     actions: { build: 1, export: 2, import: 1, list: 0, pull: 1, remove: 1, show: 1 },
     hasEngine: true,
     hasHome: true,
+    needsHome: ["export", "list", "remove", "show"],
     load: async () => (await import("./template.ts")).runTemplate,
   },
   {
@@ -89,6 +92,7 @@ const COMMANDS: readonly Command[] = [
     actions: { install: 0, remove: 0 },
     hasEngine: false,
     hasHome: true,
+    needsHome: ["remove"],
     load: async () => (await import("./trust.ts")).runTrust,
   },
 ];

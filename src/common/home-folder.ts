@@ -59,6 +59,28 @@ export function checkHome(path: string): void {
   requireHomeFolder(path);
 }
 
+/**
+ * Refuses a home that is not there, for commands that would make an empty one and find nothing in it.
+ * @throws SandboxError failed_precondition
+ */
+export function requireHome(path: string): void {
+  if (isNothing(path)) {
+    throw new SandboxError("failed_precondition", `home ${quoteName(path)}: no such directory`, {
+      hint: "name the home of a service with --home",
+    });
+  }
+}
+
+/** Whether it is known that nothing has this name. */
+function isNothing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // Opening it tells the fault.
+    return false;
+  }
+}
+
 function checkPath(path: string): void {
   if (Buffer.byteLength(path) > MAX_HOME_BYTES) {
     throw new SandboxError("failed_precondition", "home: the path is too long", {

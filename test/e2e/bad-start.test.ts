@@ -1,7 +1,7 @@
 /** A start that cannot work is one line on stderr that says what to do, and a fitting exit code. */
 
 import { spawnSync } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -274,12 +274,27 @@ test("a log file that is a pipe without a reader", async () => {
   await using folder = await makeTempFolder();
   const pipe = join(folder.path, "pipe");
   expect(spawnSync("sh", ["-c", 'mkfifo "$1"', "sh", pipe]).status).toBe(0);
-  const words = ["key", "list", "--home", join(folder.path, "home"), "--log-file", pipe];
+  const words = ["key", "create", "--home", join(folder.path, "home"), "--log-file", pipe];
   await using program = startProgram(words);
   expect([await program.exited(), program.stderr()]).toEqual([
     64,
     expect.stringMatching(/^sandbox-mcp: log file \S+: ENXIO: .*--log-file\n$/),
   ]);
+});
+
+test("a home that was typed wrong is not made by what has nothing to do in a new one", async () => {
+  await using folder = await makeTempFolder();
+  const wrong = join(folder.path, "wrong");
+  const commands = ["gc", "key list", "key revoke a", "template list", "template show a"];
+  for (const words of [...commands, "template remove a", "template export a b", "trust remove"]) {
+    await using program = startProgram([...words.split(" "), "--home", wrong]);
+    expect([words, await program.exited(), program.stderr()]).toEqual([
+      words,
+      78,
+      `sandbox-mcp: home ${wrong}: no such directory: name the home of a service with --home\n`,
+    ]);
+  }
+  expect(await readdir(folder.path)).toEqual([]);
 });
 
 test("a home below a directory that another user has closed", async () => {

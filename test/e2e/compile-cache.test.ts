@@ -17,6 +17,7 @@ async function kept(home: string): Promise<number> {
 test("a home of its user gets a folder for its user alone", async () => {
   await using folder = await makeTempFolder();
   const home = join(folder.path, "home");
+  await mkdir(home, { mode: 0o700 });
   expect(await kept(home)).toBeGreaterThan(0);
   const modes = [home, join(home, "cache")].map(async (path) => (await stat(path)).mode & 0o777);
   expect(await Promise.all(modes)).toEqual([0o700, 0o700]);

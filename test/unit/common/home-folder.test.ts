@@ -156,6 +156,7 @@ test.for([
   { name: "too long a path", path: Array.from({ length: 9 }, () => "d".repeat(200)).join("/") },
   { name: "too long a name", path: "d".repeat(300) },
   { name: "a file on the way", path: "file/home" },
+  { name: "a home that is not there", path: "wrong" },
 ])("the compile cache makes nothing for $name, and does not fail", async ({ path }) => {
   await using folder = await makeTempFolder();
   await writeFile(join(folder.path, "file"), "");
