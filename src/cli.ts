@@ -76,7 +76,7 @@ async function runWords(): Promise<number> {
     complain(`${JSON.stringify(name)} is no command: ${commandLine(config, "--help")} lists them`);
     return EXIT_USAGE;
   }
-  const misuse = findMisuse(command, words, config.flags);
+  const misuse = findMisuse(command, words, config);
   if (misuse.length > 0) {
     for (const line of misuse) complain(line);
     return EXIT_USAGE;

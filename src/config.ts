@@ -6,7 +6,12 @@ import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
-import { noteUnknownVariables, noteUnusedAddresses, type Environment } from "./unused-variables.ts";
+import {
+  noteClusterVariables,
+  noteUnknownVariables,
+  noteUnusedAddresses,
+  type Environment,
+} from "./unused-variables.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
@@ -151,7 +156,8 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   const [command = STDIO] = parsed.words;
   const mayMeanRemote = command === STDIO && !("engine" in given);
   const addresses = mayMeanRemote ? noteUnusedAddresses(environment) : [];
-  return { config, notes: [...noteUnknownVariables(environment), ...addresses] };
+  const cluster = config.engine === "kubernetes" ? [] : noteClusterVariables(environment);
+  return { config, notes: [...noteUnknownVariables(environment), ...addresses, ...cluster] };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

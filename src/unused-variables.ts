@@ -1,6 +1,7 @@
 /** Variables of the environment that do nothing, although they look as if they did. */
 
 import { quoteName } from "./common/untrusted-text.ts";
+import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
 import { listSettings } from "./settings.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -26,4 +27,12 @@ export function noteUnusedAddresses(environment: Environment): string[] {
   return ["E2B_API_URL", "E2B_SANDBOX_URL"]
     .filter((name) => (environment[name] ?? "") !== "")
     .map((name) => `${name}: not used without E2B_API_KEY, sandboxes run on this machine`);
+}
+
+/** A line for each variable that only the engine kubernetes reads. */
+export function noteClusterVariables(environment: Environment): string[] {
+  return Object.values(KUBERNETES_SETTINGS)
+    .map(({ environment: name }) => name)
+    .filter((name) => (environment[name] ?? "") !== "")
+    .map((name) => `${name}: not used without --engine kubernetes`);
 }

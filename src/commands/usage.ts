@@ -1,6 +1,7 @@
 /** Which words and flags a command takes. */
 
 import { quoteName } from "../common/untrusted-text.ts";
+import type { Config } from "../config.ts";
 import type { Command } from "./command.ts";
 
 const SERVICES = ["serve", "stdio"] as const;
@@ -56,16 +57,24 @@ export function takesFlag(command: string, flag: string): boolean {
 export function findMisuse(
   command: Command,
   words: readonly string[],
-  flags: readonly string[],
+  { flags, engine }: Pick<Config, "flags" | "engine">,
 ): string[] {
   const { name, usage } = command;
   const foreign = flags
     .filter((flag) => !takesFlag(name, flag))
     .map((flag) => `--${flag}: a flag of ${FLAG_COMMANDS[flag]?.join(" and ")}, not of ${name}`);
   const extra = findExtra(command, words);
-  const faults = [...foreign, ...findIdle(command, words, flags)];
+  const ofCluster = flags
+    .filter((flag) => takesFlag(name, flag) && engine !== "kubernetes" && isOfCluster(flag))
+    .map((flag) => `--${flag}: not used without --engine kubernetes`);
+  const faults = [...foreign, ...ofCluster, ...findIdle(command, words, flags)];
   if (extra === undefined) return faults;
   return [...faults, `${quoteName(extra)}: one word too many: sandbox-mcp ${usage}`];
+}
+
+function isOfCluster(flag: string): boolean {
+  const commands = FLAG_COMMANDS[flag];
+  return commands === CLUSTER || commands === KEYS_OF_CLUSTER;
 }
 
 /** Flags that the command takes, and its action does not read. */

@@ -147,6 +147,14 @@ test("an address of a remote service without its key is noted where it would cou
   expect(notesOf({ ...url, E2B_API_KEY: "e2b_00" })).toEqual([]);
 });
 
+test("a variable of the engine kubernetes is noted where that engine is not chosen", () => {
+  const environment = { SANDBOX_MCP_POD_IMAGES: "base=a", SANDBOX_MCP_KUBERNETES_NAMESPACE: "" };
+  const note = "SANDBOX_MCP_POD_IMAGES: not used without --engine kubernetes";
+  expect(notesOf(environment, "serve")).toEqual([note]);
+  expect(notesOf(environment, "key", "list")).toEqual([note]);
+  expect(notesOf({ ...environment, SANDBOX_MCP_ENGINE: "kubernetes" }, "serve")).toEqual([]);
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });

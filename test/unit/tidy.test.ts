@@ -54,7 +54,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "settings.ts": ["common", "kubernetes-settings.ts", "setting-values.ts", "storage-settings.ts"],
   "flags.ts": ["common", "setting-values.ts", "settings.ts"],
   "cluster-config.ts": ["settings.ts"],
-  "unused-variables.ts": ["common", "settings.ts"],
+  "unused-variables.ts": ["common", "kubernetes-settings.ts", "settings.ts"],
   "config.ts": ["common", "cluster-config.ts", "flags.ts", "settings.ts", "unused-variables.ts"],
   "cli.ts": ["common", "config.ts", "commands"],
   "compile-cache.ts": ["common"],

@@ -12,7 +12,7 @@ function faultsOf(...argv: string[]): readonly string[] {
   if ("faults" in loaded) return loaded.faults;
   const [name = "stdio", ...words] = loaded.config.words;
   const command = findCommand(name);
-  return command === undefined ? ["no command"] : findMisuse(command, words, loaded.config.flags);
+  return command === undefined ? ["no command"] : findMisuse(command, words, loaded.config);
 }
 
 test.for([
@@ -46,6 +46,14 @@ test.for([
   {
     argv: ["serve", "--home", "--metrics"],
     fault: "--home: needs a value; one that begins with a dash is written --home=VALUE",
+  },
+  {
+    argv: ["serve", "--pod-images", "base=a"],
+    fault: "--pod-images: not used without --engine kubernetes",
+  },
+  {
+    argv: ["key", "list", "--kubernetes-namespace", "a"],
+    fault: "--kubernetes-namespace: not used without --engine kubernetes",
   },
   { argv: ["serve", "--no-metrics"], fault: "--no-metrics: no such flag" },
   { argv: ["serve", "--a\nb\u001b"], fault: '"--a\\nb\\u001b": no such flag' },
