@@ -66,7 +66,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
       return Promise.resolve(startServeMcp({ config, log, listener, keys, publicUrl }));
     },
   });
-  if (config.apiKey === undefined) makeFirstKey(service.store);
+  const hasKey = config.apiKey !== undefined || makeFirstKey(service.store);
   const [port] = service.ports;
   const url = listenerUrl(scheme, host, port);
   const { domain } = config;
@@ -75,6 +75,11 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   stack.use(await publishAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
   process.stdout.write(`listening on ${url}\n`);
+  if (!hasKey) {
+    const text = `no API key yet, standard error is discarded: ${commandLine(config, "key create NAME")}`;
+    log.warn({ op: "serve" }, "no API key yet, and standard error is discarded");
+    process.stdout.write(`${text}\n`);
+  }
   if (tls?.authorityPath !== undefined) {
     const lines = clientLines(withPublicPort(domain, scheme, port), tls.authorityPath);
     process.stdout.write(`${lines.join("\n")}\n`);
@@ -98,13 +103,15 @@ function requireKey(config: Config): void {
 /**
  * A key for a service that has none. It is shown before it is stored: if the process ends in between,
  * the next start makes another one. Where no user would see it, a later start makes it.
+ * @returns whether there is a key
  */
-function makeFirstKey(store: Store): void {
-  if (isDiscarded(process.stderr.fd)) return;
-  store.transaction(() => {
-    if (listKeys(store).length > 0) return;
+function makeFirstKey(store: Store): boolean {
+  return store.transaction(() => {
+    if (listKeys(store).length > 0) return true;
+    if (isDiscarded(process.stderr.fd)) return false;
     const { key } = createKey(store, createSystemClock(), { name: "first" });
     process.stderr.write(`sandbox-mcp: new API key, shown once: ${key}\n`);
+    return true;
   });
 }
 

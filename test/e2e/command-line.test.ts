@@ -172,20 +172,27 @@ test("a key that cannot be shown is not made", async () => {
   expect([list.status, list.stdout]).toEqual([0, ""]);
 });
 
-test("a first key that nobody would see is left to a later start", async () => {
+test("a first key that nobody would see is left to a later start, and that is told", async () => {
   await using folder = await makeTempFolder();
   const words = ["serve", "--port=0", "--pool=0", "--allow-host-template", "--home", folder.path];
   const mute = ["sh", "-c", 'exec "$@" 2> /dev/null', "sh", process.execPath, PROGRAM] as const;
-  const seen: number[] = [];
+  const seen: [keys: number, isTold: boolean][] = [];
   for (const command of [mute, undefined]) {
     await using program = startProgram(words, { SANDBOX_MCP_LOG_LEVEL: "silent" }, command);
+    let said = "";
+    program.stdout.on("data", (bytes: Buffer) => (said += bytes.toString()));
     await listeningUrl(program);
+    program.stdout.resume();
     program.child.kill("SIGTERM");
     expect(await program.exited()).toBe(0);
     using store = openStore({ path: join(folder.path, "state.db") });
-    seen.push(store.keys.all().length);
+    const { length } = store.keys.all();
+    seen.push([length, /no API key yet.*: .*key create NAME --home \S+$/m.test(said)]);
   }
-  expect(seen).toEqual([0, 1]);
+  expect(seen).toEqual([
+    [0, true],
+    [1, false],
+  ]);
 });
 
 test("the list has one line for each key, also of names that earlier versions took", async () => {
