@@ -33,6 +33,15 @@ export function expiryField(
   return atMs === undefined ? {} : { expires_at: new Date(atMs).toISOString() };
 }
 
+/** The same, in a record about something else, whose own expiry it could pass for. */
+export function sandboxExpiryField(
+  context: ExpirySource,
+  sandboxId: string,
+): { readonly sandbox_expires_at?: string } {
+  const { expires_at: at } = expiryField(context, sandboxId);
+  return at === undefined ? {} : { sandbox_expires_at: at };
+}
+
 /** The rest of its life, as a field of a record. */
 export function lifeField(
   context: ExpirySource,

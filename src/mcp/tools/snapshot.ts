@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute, requireRunning } from "../error-hints.ts";
-import { expiryField, processesField } from "../facts.ts";
+import { sandboxExpiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { requireOwnName } from "../own-names.ts";
 import { recordReply } from "../respond.ts";
@@ -32,7 +32,7 @@ export const snapshot = defineTool({
     names: z.array(z.string()),
     processes: z.string().optional(),
     next: z.string(),
-    expires_at: z.string().optional(),
+    sandbox_expires_at: z.string().optional(),
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
@@ -49,7 +49,7 @@ export const snapshot = defineTool({
       names: body.names,
       ...processesField(body),
       next: nextStep(body.snapshotID, suggest),
-      ...expiryField(context, sandboxId),
+      ...sandboxExpiryField(context, sandboxId),
     });
   },
 });

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { pathHints, withHints } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
+import { sandboxExpiryField } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
@@ -29,7 +29,7 @@ export const statPath = defineTool({
     group: z.string(),
     modified_at: z.string().optional(),
     symlink_target: z.string().optional(),
-    expires_at: z.string().optional(),
+    sandbox_expires_at: z.string().optional(),
   }),
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, path, user }, context) {
@@ -46,7 +46,7 @@ export const statPath = defineTool({
       group: entry.group,
       ...(modifiedAt !== undefined && { modified_at: modifiedAt.toISOString() }),
       ...(symlinkTarget !== undefined && { symlink_target: symlinkTarget }),
-      ...expiryField(context, sandboxId),
+      ...sandboxExpiryField(context, sandboxId),
     });
   },
 });

@@ -112,3 +112,17 @@ test("a record that is about no sandbox has no such field", () => {
     .map(({ name }) => name);
   expect(fields).toEqual(["delete_snapshot", "get_template", "list_sandboxes", "list_templates"]);
 });
+
+test("the end of a sandbox does not pass for that of a snapshot or a file", async () => {
+  const fields = TOOLS.flatMap(({ name, output }) =>
+    output === undefined ? [] : [{ name, output }],
+  )
+    .filter(({ output }) => "expires_at" in output.shape)
+    .map(({ name }) => name);
+  expect(fields).not.toContain("snapshot");
+  expect(fields).not.toContain("stat_path");
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const stat = await world.call("stat_path", { sandbox_id: id, path: world.folder });
+  expect(stat.fields).toMatchObject({ sandbox_expires_at: expect.stringMatching(/^20.*Z$/) });
+});
