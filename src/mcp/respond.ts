@@ -3,6 +3,7 @@
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
 import { cutText, escapeUnsafe, oneLine } from "../common/untrusted-text.ts";
 import { quoteSections, type Section } from "../output/quote.ts";
+import { fitRecord } from "./reply-size.ts";
 
 /** Of an address that a stdio server opened. */
 export const OF_SESSION = "It works on this machine only, until this session ends.";
@@ -53,7 +54,7 @@ export function textReply(
 export function recordReply<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): Reply<Fields> {
-  const lines = Object.entries(fields)
+  const lines = Object.entries(fitRecord(fields))
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => `${name}: ${formatField(value)}`);
   return { text: lines.join("\n"), fields };
@@ -77,7 +78,10 @@ export function toCallReply(reply: Reply, isRecord: boolean): CallReply {
   for (const { base64, mimeType } of reply.images ?? []) {
     content.push({ type: "image", data: base64, mimeType });
   }
-  return { content, ...(isRecord && { structuredContent: visibleFields(reply.fields ?? {}) }) };
+  return {
+    content,
+    ...(isRecord && { structuredContent: visibleFields(fitRecord(reply.fields ?? {})) }),
+  };
 }
 
 /** The fields with their texts as the text form has them: a host may show a model either. */

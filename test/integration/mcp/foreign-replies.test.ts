@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const TOOLS = [
   { tool: "create_sandbox", input: { sandbox_id: undefined } },
@@ -71,4 +72,55 @@ test.for([
     isError: true,
     text: expect.stringMatching(/^internal\. The reply of the sandbox service/),
   });
+});
+
+const HUGE = "x".repeat(3_000_000);
+const LISTED = {
+  ...SANDBOX_DETAIL,
+  alias: HUGE,
+  metadata: { [HUGE]: HUGE },
+  network: { allowOut: Array.from({ length: 100_000 }, (_, index) => `${index}.example.com`) },
+};
+const TEMPLATE = {
+  templateID: "t1",
+  buildID: "b1",
+  cpuCount: 1,
+  memoryMB: 128,
+  diskSizeMB: 0,
+  public: false,
+  names: [HUGE, "small"],
+  aliases: [],
+  createdBy: null,
+  lastSpawnedAt: null,
+  buildCount: 1,
+  envdVersion: "0.6.13",
+  createdAt: "2026-01-01T00:00:00Z",
+  updatedAt: "2026-01-01T00:00:00Z",
+  buildStatus: "ready",
+  spawnCount: 0,
+  builds: [],
+};
+const LONGEST = 250_000;
+
+test.for([
+  { tool: "create_sandbox", body: { ...SANDBOX_DETAIL, alias: HUGE, isolation: HUGE } },
+  { tool: "list_sandboxes", body: [LISTED] },
+  { tool: "list_templates", body: [TEMPLATE] },
+  { tool: "get_template", input: { template: "t1" }, body: TEMPLATE },
+  { tool: "list_snapshots", body: [{ snapshotID: "s1", names: [HUGE] }] },
+  { tool: "snapshot", input: { sandbox_id: "i1" }, body: { snapshotID: "s1", names: [HUGE] } },
+  {
+    tool: "fork_sandbox",
+    input: { sandbox_id: "i1" },
+    body: [{ error: { code: 500, message: HUGE } }],
+  },
+  { tool: "get_sandbox", input: { sandbox_id: "i2" }, body: { ...LISTED, sandboxID: "i2" } },
+])("of what $tool gets from a service a reply has what fits into it", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: row.body });
+  });
+  const reply = await remote.call(row.tool, { sandbox_id: undefined, ...row.input });
+  const { isError, text, fields } = reply;
+  const characters = [text.length, JSON.stringify(fields).length];
+  expect([isError, ...characters.map((count) => count > LONGEST)]).toEqual([false, false, false]);
 });
