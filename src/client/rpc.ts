@@ -18,7 +18,13 @@ import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType } from "../rpc/content-type.ts";
 import { ERROR_CODES } from "../rpc/errors.ts";
 import { createMessageReader } from "../rpc/message-reader.ts";
-import { MAX_REPLY_VALUES, errorMessage, replyError, type Connection } from "./http.ts";
+import {
+  MAX_REPLY_VALUES,
+  claimedError,
+  errorMessage,
+  replyError,
+  type Connection,
+} from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 export interface RpcOptions {
@@ -57,7 +63,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
     const { statusCode: status } = reply;
     const body =
       status < 300
-        ? judged(reply.body, header, call.url.includes(`/${Filesystem.typeName}/`))
+        ? judged(reply.body, { status, header, headers, url: call.url })
         : await errorBody(reply, { url: call.url, headers });
     return { status, header, body, trailer: new Headers() };
   };
@@ -96,18 +102,26 @@ async function toBody(
   return whole.take();
 }
 
-/** The messages of a reply, none of which costs too much. */
+interface Judged {
+  readonly status: number;
+  /** Of the reply. */
+  readonly header: Headers;
+  /** Of the request, with its keys. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly url: string;
+}
+
+/** The messages of a reply, none of which costs too much or is the error of a proxy. */
 async function* judged(
   chunks: AsyncIterable<Uint8Array>,
-  header: Headers,
-  isOfFiles: boolean,
+  { status, header, headers, url }: Judged,
 ): AsyncGenerator<Uint8Array> {
   // The library refuses any other type, when it looks at it.
   const type = parseContentType(header.get("content-type") ?? undefined) ?? UNKNOWN_TYPE;
   const limits = {
     maxBytes: MAX_MESSAGE_BYTES,
     maxValues: MAX_REPLY_VALUES,
-    ...(isOfFiles && { maxStringBytes: MAX_NAME_BYTES }),
+    ...(url.includes(`/${Filesystem.typeName}/`) && { maxStringBytes: MAX_NAME_BYTES }),
   };
   const reader = createMessageReader(type, limits);
   for await (const chunk of chunks) {
@@ -118,7 +132,11 @@ async function* judged(
     }
   }
   const rest = reader.rest();
-  if (rest !== undefined) yield rest;
+  if (rest === undefined) return;
+  // The library leaves out what its message does not have, and would find an empty one.
+  const said = type.isStream ? undefined : claimedError(rest);
+  if (said !== undefined) throw unexpectedReply(`${status} with ${redactKeys(said, headers)}`);
+  yield rest;
 }
 
 const UNKNOWN_TYPE = { isStream: false, isBinary: false } as const;

@@ -74,6 +74,25 @@ test.for([
   });
 });
 
+test.for([
+  { tool: "make_directory", input: { path: "/x" } },
+  { tool: "move_path", input: { source: "/x", destination: "/y" } },
+  { tool: "remove_path", input: { path: "/x" } },
+  { tool: "list_directory", input: { path: "/" } },
+  { tool: "list_processes", input: {} },
+  { tool: "stat_path", input: { path: "/" } },
+  { tool: "send_signal", input: { process_id: "p_1" } },
+])("$tool takes no error of a proxy with a status of success for done", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: { code: 502, message: "no upstream" } });
+  });
+  const { isError, text } = await remote.call(row.tool, row.input);
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(/is not that of the E2B API: .*200 with no upstream/),
+  ]);
+});
+
 const HUGE = "x".repeat(3_000_000);
 const LISTED = {
   ...SANDBOX_DETAIL,
