@@ -1,12 +1,14 @@
 /** From a started container to a sandbox that answers: the daemon is told who it serves. */
 
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { SandboxError } from "../common/errors.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import { withTrust } from "../engine/templates/trust.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
 import type { Folders, Services } from "./context.ts";
-import { callDaemon } from "./daemon-call.ts";
+import { callDaemon, type DaemonCall } from "./daemon-call.ts";
 import { egressOf } from "./egress.ts";
 import { toDisk, toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
@@ -71,7 +73,7 @@ export function toInit(
 
 /**
  * Gives the daemon its token, environment and user; only then does it let anyone in.
- * @throws SandboxError unavailable or deadline_exceeded when it does not take them.
+ * @throws SandboxError unavailable when it refuses them, deadline_exceeded when it does not answer.
  */
 export async function initDaemon(
   container: Pick<Container, "dialControl">,
@@ -80,7 +82,7 @@ export async function initDaemon(
 ): Promise<void> {
   await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
     const socket = await container.dialControl(bounded);
-    await callDaemon(socket, { method: "POST", path: "/init", body: init }, bounded);
+    await callStarting(socket, { method: "POST", path: "/init", body: init }, bounded);
     socket.destroy();
   });
 }
@@ -102,9 +104,20 @@ export async function awaitHealth(
 ): Promise<void> {
   await withinTime(limitMs, signal, async (bounded) => {
     const socket = await container.dialPublic(bounded);
-    await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+    await callStarting(socket, { method: "GET", path: "/health" }, bounded);
     socket.destroy();
   });
+}
+
+/** A daemon that refuses what every start asks of it is a fault of this sandbox, and another may start. */
+async function callStarting(socket: Duplex, call: DaemonCall, signal: AbortSignal): Promise<void> {
+  try {
+    await callDaemon(socket, call, signal);
+  } catch (error) {
+    if (!(error instanceof SandboxError) || error.code !== "internal") throw error;
+    const options = { cause: error, word: "sandbox_create_failed" } as const;
+    throw new SandboxError("unavailable", error.message, options);
+  }
 }
 
 /** Does the work with a time limit, of which nothing is left once the work is over. */

@@ -6,6 +6,7 @@ import { toFault } from "../../src/control/reply.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { retryHeaders } from "../../src/wire/retry.ts";
 import { createHeldEngine } from "../support/held-engine.ts";
+import { startReplyServer } from "../support/reply-server.ts";
 import { startTestService, type Reply, type TestService } from "../support/service.ts";
 
 const held = createHeldEngine();
@@ -65,6 +66,27 @@ test("a service at capacity, and a start that failed, may be asked again", async
     body: { code: 429, error_code: "sandbox_capacity_unavailable" },
   });
   for (const other of others) await service.embedded.sandboxes.kill(other.sandboxID);
+});
+
+test.for([
+  "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
+  "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+  "no HTTP at all\r\n\r\n",
+])("a daemon that answers %j is a fault of its sandbox, of which nothing is left", async (head) => {
+  await using daemon = await startReplyServer();
+  daemon.answer((asked) =>
+    asked === "" ? undefined : { pieces: [Buffer.from(head)], isEarly: false, ending: "end" },
+  );
+  const before = (await service.call({ path: "/sandboxes" })).body;
+  {
+    using _ = held.replaceDaemons(daemon.port);
+    expect(told(await create())).toMatchObject({
+      status: 503,
+      retry: "true",
+      body: { code: 503, error_code: "sandbox_create_failed" },
+    });
+  }
+  expect((await service.call({ path: "/sandboxes" })).body).toEqual(before);
 });
 
 test("a full disk and a fault of the service are no reason to repeat", () => {

@@ -1,7 +1,7 @@
 /** An engine whose containers stop in the middle of an operation, for as long as a test wants. */
 
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createLayerEngine } from "./layer-engine.ts";
@@ -24,6 +24,8 @@ export interface HeldEngine {
   failStarts(amount: number): void;
   /** Makes the daemons of all sandboxes answer nobody until it is disposed of. */
   silence(): Disposable;
+  /** Leads what the host asks of the daemons of new sandboxes to this port until it is disposed of. */
+  replaceDaemons(port: number): Disposable;
   /** Breaks the next so many connections to daemons once they are made. */
   breakConnections(amount: number): void;
 }
@@ -34,6 +36,7 @@ export function createHeldEngine(): HeldEngine {
   let failures = 0;
   let isSilent = false;
   let broken = 0;
+  let daemonPort: number | undefined;
 
   async function answer(signal: AbortSignal, dial: () => Promise<Socket>): Promise<Socket> {
     if (broken > 0) {
@@ -67,8 +70,11 @@ export function createHeldEngine(): HeldEngine {
         const snapshot = container.snapshot.bind(container);
         const readUsage = container.readUsage.bind(container);
         const end = container[Symbol.asyncDispose].bind(container);
+        const dialControl = container.dialControl.bind(container);
         const dialPublic = container.dialPublic.bind(container);
         return Object.assign(container, {
+          dialControl: async (limit: AbortSignal) =>
+            daemonPort === undefined ? dialControl(limit) : connect(daemonPort, "127.0.0.1"),
           dialPublic: async (limit: AbortSignal) => answer(limit, async () => dialPublic(limit)),
           pause: async () => pass("pause").then(() => pause()),
           // Half way: its programs have ended.
@@ -95,6 +101,14 @@ export function createHeldEngine(): HeldEngine {
       return {
         [Symbol.dispose]() {
           isSilent = false;
+        },
+      };
+    },
+    replaceDaemons(port) {
+      daemonPort = port;
+      return {
+        [Symbol.dispose]() {
+          daemonPort = undefined;
         },
       };
     },
