@@ -16,6 +16,11 @@ export function busyCause(message: string, waitMs: number): Error {
   return Object.assign(new Error(message), { waitMs });
 }
 
+/** Whether it was refused so, and nothing was done. */
+export function isBusy(error: unknown): boolean {
+  return waitOf(error) !== undefined;
+}
+
 /** How long the refusal asks to wait; undefined for another fault. */
 function waitOf(error: unknown): number | undefined {
   const cause = error instanceof SandboxError ? error.cause : undefined;

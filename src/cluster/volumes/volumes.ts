@@ -1,6 +1,6 @@
 /** Volumes as a team asks for them. One that is removed is marked first: then no sandbox can get it. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { errorText, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes.ts";
@@ -12,6 +12,7 @@ import type { Duty } from "../duty-works.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
 import { removeObject, usesVolume } from "../records.ts";
+import { isBusy } from "../repeat-busy.ts";
 import {
   addClaim,
   claimName,
@@ -21,6 +22,7 @@ import {
   readClaims,
   type KnownVolume,
   type StoredVolume,
+  type VolumeSettings,
 } from "./records.ts";
 
 /** Changes of a claim by the cluster that a removal waits for. */
@@ -56,13 +58,33 @@ export async function createVolume(
   const facts = { name, team, createdAtMs: context.clock.now(), sizeMb: settings.sizeMb };
   for (let isAgain = false; ; isAgain = true) {
     try {
-      const stored = await addClaim(api, facts, settings);
+      const stored = await addOnce(api, facts, settings);
       volumes.apply(stored);
       return toVolume(context, { ...stored, volume: facts });
     } catch (error) {
       if (!hasErrorCode(error, "already_exists")) throw error;
       await awaitEnd(context, claimName(team, name), { name, isAgain });
     }
+  }
+}
+
+/** The claim of these facts, also where the answer to its request was lost. @throws SandboxError as `addClaim` */
+async function addOnce(
+  api: ClusterContext["api"],
+  facts: KnownVolume["volume"],
+  settings: VolumeSettings,
+): Promise<StoredVolume> {
+  try {
+    return await addClaim(api, facts, settings);
+  } catch (error) {
+    if (!hasErrorCode(error, "unavailable") || isBusy(error)) throw error;
+    const found = await readClaim(api, claimName(facts.team, facts.name)).catch(() => undefined);
+    if (isThere(found) && found.volume.createdAtMs === facts.createdAtMs) return found;
+    throw new SandboxError("unavailable", errorText(error), {
+      cause: error,
+      hint: "the cluster may make the volume all the same: look for it before another attempt",
+      retryAfterSeconds: error instanceof SandboxError ? error.retryAfterSeconds : undefined,
+    });
   }
 }
 

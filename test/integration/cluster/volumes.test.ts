@@ -59,6 +59,22 @@ function mark(value: string | undefined): void {
   });
 }
 
+test("a volume whose answer was lost is made, and one that may come late is told as such", async () => {
+  const { api } = place.world;
+  api.loseNextReply("persistentvolumeclaims");
+  await make("lost");
+  const carryOut = api.carryOutLate("POST persistentvolumeclaims");
+  const refused = await send("POST /volumes", { name: "late" });
+  expect([refused.status, refused.body.message]).toEqual([
+    503,
+    expect.stringContaining("the cluster may make the volume all the same: look for it before"),
+  ]);
+  await carryOut();
+  const names = async () =>
+    (await send("GET /volumes")).body.map(({ name }: { name: string }) => name);
+  await expect.poll(names, SETTLED).toEqual(["lost", "late"]);
+});
+
 test("a volume of one front is found, listed and removed at the other", async () => {
   const { status, body } = await send("POST /volumes", { name: "data" });
   expect(status).toBe(201);
