@@ -4,6 +4,7 @@
 const MIN_NODE_MAJOR = 24;
 const EXIT_UNAVAILABLE = 69;
 const EXIT_INTERNAL = 70;
+const RIGHTS_OF_OTHERS = 0o077;
 
 const major = Number(process.versions.node.split(".")[0]);
 if (major < MIN_NODE_MAJOR) {
@@ -22,6 +23,8 @@ if (major < MIN_NODE_MAJOR) {
 
 /** Everything else is imported only now: an old Node could not even load it. */
 async function start(): Promise<void> {
+  // One that takes rights from the owner keeps a program from the files that it makes.
+  process.umask(process.umask(RIGHTS_OF_OTHERS) & RIGHTS_OF_OTHERS);
   const { lockInspector } = await import("./inspector-lock.ts");
   lockInspector(process.env);
   const { keepCompiled } = await import("./compile-cache.ts");

@@ -297,6 +297,22 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
   expect(await readdir(folder.path)).toEqual([]);
 });
 
+test("a umask that takes rights from the owner keeps nobody from a home", async () => {
+  await using user = await openOrdinaryUser({ ids: false });
+  const place = join(user.data, "umask");
+  const [first, ...rest] = user.program;
+  const closed = ["sh", "-c", 'umask 777; exec "$@"', "sh", ...rest.slice(-2)];
+  const command = [first, ...rest.slice(0, -2), ...closed] as const;
+  for (const words of ["key create mine", "key list"]) {
+    await using program = startProgram([...words.split(" "), "--home", place], {}, command);
+    expect([words, await program.exited(), program.stderr()]).toEqual([
+      words,
+      0,
+      expect.not.stringContaining("cannot"),
+    ]);
+  }
+});
+
 test("a home below a directory that another user has closed", async () => {
   await using user = await openOrdinaryUser({ ids: false });
   await using folder = await makeTempFolder();
