@@ -8,6 +8,7 @@ import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
 import {
   noteClusterVariables,
+  noteOtherEngine,
   noteUnknownVariables,
   noteUnusedAddresses,
   type Environment,
@@ -137,15 +138,17 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   const flagFaults = [...parsed.faults];
   const variableFaults: string[] = [];
   const given: Record<string, unknown> = {};
+  const names = new Map<string, string>();
   for (const [key, setting] of listSettings()) {
     const typed = setting.flag === undefined ? undefined : parsed.values.get(setting.flag);
     const variable = setting.environment === undefined ? "" : environment[setting.environment];
     const raw = typed ?? variable;
     if (raw === undefined || (typed === undefined && isAbsent(setting.flag, raw))) continue;
     const result = setting.schema.safeParse(raw);
+    const name = typed === undefined ? `${setting.environment}` : `--${setting.flag}`;
+    names.set(key, name);
     if (result.success) given[key] = result.data;
     else {
-      const name = typed === undefined ? setting.environment : `--${setting.flag}`;
       const list = typed === undefined ? variableFaults : flagFaults;
       list.push(`${name}: ${result.error.issues[0]?.message ?? "invalid"} (${setting.help})`);
     }
@@ -157,7 +160,9 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   const mayMeanRemote = command === STDIO && !("engine" in given);
   const addresses = mayMeanRemote ? noteUnusedAddresses(environment) : [];
   const cluster = config.engine === "kubernetes" ? [] : noteClusterVariables(environment);
-  return { config, notes: [...noteUnknownVariables(environment), ...addresses, ...cluster] };
+  const other = noteOtherEngine({ engine: config.engine, command }, names);
+  const notes = [...noteUnknownVariables(environment), ...addresses, ...cluster, ...other];
+  return { config, notes };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

@@ -1,8 +1,8 @@
-/** Variables of the environment that do nothing, although they look as if they did. */
+/** Variables and flags that do nothing, although they look as if they did. */
 
 import { quoteName } from "./common/untrusted-text.ts";
 import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
-import { listSettings } from "./settings.ts";
+import { listSettings, type Given } from "./settings.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -35,4 +35,52 @@ export function noteClusterVariables(environment: Environment): string[] {
     .map(({ environment: name }) => name)
     .filter((name) => (environment[name] ?? "") !== "")
     .map((name) => `${name}: not used without --engine kubernetes`);
+}
+
+/** Read where sandboxes are containers of this machine. */
+const OF_MACHINE: readonly (keyof Given)[] = [
+  "runtime",
+  "pids",
+  "storeGb",
+  "pauseToDisk",
+  "encryptsSnapshots",
+  "allowHostTemplate",
+  "egress",
+  "dns",
+  "ca",
+  "proxy",
+  "buildEgress",
+  "buildBase",
+  "autoTemplates",
+  "registryMirror",
+];
+/** Read where this program makes the sandboxes, of whatever kind. */
+const OF_SERVICE: readonly (keyof Given)[] = [
+  "requireIsolation",
+  "memoryMb",
+  "cpus",
+  "diskMb",
+  "volumeMb",
+  "pool",
+  "poolTemplate",
+  "maxSandboxes",
+  "maxSandboxesPerTeam",
+];
+
+/**
+ * A line with what the engine does not read; none for a command that does not use the engine.
+ * @param names how each setting was given
+ */
+export function noteOtherEngine(
+  { engine, command }: { readonly engine: string; readonly command: string },
+  names: ReadonlyMap<string, string>,
+): string[] {
+  const isCluster = engine === "kubernetes" && ["doctor", "serve"].includes(command);
+  const isRemote = engine === "remote" && command === "stdio";
+  if (!isCluster && !isRemote) return [];
+  const keys = isRemote ? [...OF_MACHINE, ...OF_SERVICE] : OF_MACHINE;
+  const unused = keys.flatMap((key) => names.get(key) ?? []);
+  if (unused.length === 0) return [];
+  const where = isRemote ? "for a remote service" : "with --engine kubernetes";
+  return [`${unused.join(", ")}: not used ${where}`];
 }

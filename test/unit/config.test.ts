@@ -155,6 +155,22 @@ test("a variable of the engine kubernetes is noted where that engine is not chos
   expect(notesOf({ ...environment, SANDBOX_MCP_ENGINE: "kubernetes" }, "serve")).toEqual([]);
 });
 
+test.for([
+  {
+    argv: ["serve", "--engine", "kubernetes", "--encrypt-snapshots", "--memory-mb", "512"],
+    note: "--encrypt-snapshots, SANDBOX_MCP_EGRESS: not used with --engine kubernetes",
+  },
+  {
+    argv: ["--engine", "remote", "--require-isolation", "gvisor"],
+    note: "SANDBOX_MCP_EGRESS, --require-isolation: not used for a remote service",
+  },
+  { argv: ["template", "list", "--engine", "kubernetes"], note: undefined },
+  { argv: ["serve", "--encrypt-snapshots"], note: undefined },
+])("what the engine of $argv does not read is noted", ({ argv, note }) => {
+  const environment = { SANDBOX_MCP_EGRESS: "off", SANDBOX_MCP_TOOLSETS: "all" };
+  expect(notesOf(environment, ...argv)).toEqual([note].flatMap((line) => line ?? []));
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });
