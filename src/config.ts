@@ -6,13 +6,7 @@ import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
-import {
-  noteClusterVariables,
-  noteOtherEngine,
-  noteUnknownVariables,
-  noteUnusedAddresses,
-  type Environment,
-} from "./unused-variables.ts";
+import { noteUnused, type Environment } from "./unused-variables.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
@@ -156,13 +150,9 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   if (flagFaults.length > 0) return { faults: [...flagFaults, ...variableFaults], exitCode: 64 };
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
   const config = Object.freeze(withDefaults(given, environment, parsed));
+  const { engine } = config;
   const [command = STDIO] = parsed.words;
-  const mayMeanRemote = command === STDIO && !("engine" in given);
-  const addresses = mayMeanRemote ? noteUnusedAddresses(environment) : [];
-  const cluster = config.engine === "kubernetes" ? [] : noteClusterVariables(environment);
-  const other = noteOtherEngine({ engine: config.engine, command }, names);
-  const notes = [...noteUnknownVariables(environment), ...addresses, ...cluster, ...other];
-  return { config, notes };
+  return { config, notes: noteUnused({ environment, names }, { engine, command }) };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

@@ -12,8 +12,31 @@ const NO_SETTING =
   /^SANDBOX_MCP_(?:NAMESPACE_FAULT|(?:\w+_)?SERVICE_(?:HOST|PORT\w*)|(?:\w+_)?PORT(?:_[0-9]+_\w+)?)$/;
 const MAX_NOTES = 8;
 
+/** How settings were given. */
+interface GivenNames {
+  readonly environment: Environment;
+  /** Of flags and variables, by the settings that they gave. */
+  readonly names: ReadonlyMap<string, string>;
+}
+
+interface Use {
+  readonly engine: string;
+  readonly command: string;
+}
+
+/** A line for everything that does nothing, for the user of the command. */
+export function noteUnused({ environment, names }: GivenNames, use: Use): string[] {
+  const mayMeanRemote = use.command === "stdio" && !names.has("engine");
+  return [
+    ...noteUnknownVariables(environment),
+    ...(mayMeanRemote ? noteUnusedAddresses(environment) : []),
+    ...(use.engine === "kubernetes" ? noteLoneSettings(names) : noteClusterVariables(environment)),
+    ...noteOtherEngine(use, names),
+  ];
+}
+
 /** A line for each name that is that of no setting. */
-export function noteUnknownVariables(environment: Environment): string[] {
+function noteUnknownVariables(environment: Environment): string[] {
   const known = new Set(listSettings().map(([, setting]) => setting.environment));
   return Object.keys(environment)
     .filter((name) => name.startsWith(PREFIX) && !known.has(name) && !NO_SETTING.test(name))
@@ -22,7 +45,7 @@ export function noteUnknownVariables(environment: Environment): string[] {
 }
 
 /** A line for each address of a remote service that has no key. */
-export function noteUnusedAddresses(environment: Environment): string[] {
+function noteUnusedAddresses(environment: Environment): string[] {
   if ((environment["E2B_API_KEY"] ?? "") !== "") return [];
   return ["E2B_API_URL", "E2B_SANDBOX_URL"]
     .filter((name) => (environment[name] ?? "") !== "")
@@ -30,7 +53,7 @@ export function noteUnusedAddresses(environment: Environment): string[] {
 }
 
 /** A line for each variable that only the engine kubernetes reads. */
-export function noteClusterVariables(environment: Environment): string[] {
+function noteClusterVariables(environment: Environment): string[] {
   return Object.values(KUBERNETES_SETTINGS)
     .map(({ environment: name }) => name)
     .filter((name) => (environment[name] ?? "") !== "")
@@ -67,14 +90,22 @@ const OF_SERVICE: readonly (keyof Given)[] = [
   "maxSandboxesPerTeam",
 ];
 
-/**
- * A line with what the engine does not read; none for a command that does not use the engine.
- * @param names how each setting was given
- */
-export function noteOtherEngine(
-  { engine, command }: { readonly engine: string; readonly command: string },
-  names: ReadonlyMap<string, string>,
-): string[] {
+/** Of the engine kubernetes: what is read only beside another setting. */
+const COMPANIONS = [
+  { key: "egressNameServers", of: "egressDenied" },
+  { key: "snapshotRegistryLogin", of: "snapshotRegistry" },
+  { key: "volumeAccess", of: "volumeClass" },
+] as const;
+
+/** A line for each that lacks the other one. */
+function noteLoneSettings(names: GivenNames["names"]): string[] {
+  return COMPANIONS.filter(({ key, of }) => names.has(key) && !names.has(of)).map(
+    ({ key, of }) => `${names.get(key)}: not used without --${KUBERNETES_SETTINGS[of].flag}`,
+  );
+}
+
+/** A line with what the engine does not read; none for a command that does not use the engine. */
+function noteOtherEngine({ engine, command }: Use, names: GivenNames["names"]): string[] {
   const isCluster = engine === "kubernetes" && ["doctor", "serve"].includes(command);
   const isRemote = engine === "remote" && command === "stdio";
   if (!isCluster && !isRemote) return [];

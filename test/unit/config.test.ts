@@ -171,6 +171,18 @@ test.for([
   expect(notesOf(environment, ...argv)).toEqual([note].flatMap((line) => line ?? []));
 });
 
+test.for([
+  { flag: "--egress-name-servers=10.0.0.1", of: "--egress-denied=10.0.0.0/8" },
+  { flag: "--snapshot-registry-login=/a", of: "--snapshot-registry=r.test/a" },
+  { flag: "--volume-access=ReadWriteOnce", of: "--volume-class=a" },
+])("$flag is noted without $of", ({ flag, of }) => {
+  const words = ["serve", "--engine=kubernetes", flag];
+  const [name] = flag.split("=");
+  const [other] = of.split("=");
+  expect(notesOf({}, ...words)).toEqual([`${name}: not used without ${other}`]);
+  expect(notesOf({}, ...words, of)).toEqual([]);
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });
