@@ -2,13 +2,15 @@
 
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
-import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { draftOf } from "../common/files.ts";
+import { SandboxError } from "../common/errors.ts";
+import { draftOf, ifThere } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import type { DiskCopy, Layer } from "../engine/engine.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { runProgram } from "../engine/host/run-program.ts";
@@ -46,10 +48,30 @@ export interface ExportTask {
 /**
  * Writes the archive; a file of that name is replaced once all of it is written. Returns the digest
  * of the image.
- * @throws SandboxError as `archiveLayers`, and what `requireLayers` throws
+ * @throws SandboxError invalid_argument for what is no file, as `archiveLayers`, and what `requireLayers` throws
  */
 export async function exportImage(task: ExportTask, file: string): Promise<string> {
-  return whileImagesStay(task, async () => writeImage(task, file));
+  const target = await findTarget(resolve(file));
+  return whileImagesStay(task, async () => writeImage(task, target));
+}
+
+/**
+ * Where the file is written; one that is a link stays a link. A rename would put the archive in the
+ * place of a device, as of /dev/null.
+ * @throws SandboxError invalid_argument
+ */
+async function findTarget(file: string): Promise<string> {
+  const hint = "name a file in a directory that is there";
+  const found = await ifThere(stat(file), "ENOTDIR");
+  if (found?.isFile() === false) {
+    throw new SandboxError("invalid_argument", `${quoteName(file)} is no file`, { hint });
+  }
+  const directory = await ifThere(stat(dirname(file)), "ENOTDIR");
+  if (directory?.isDirectory() !== true) {
+    const message = `${quoteName(dirname(file))} is no directory`;
+    throw new SandboxError("invalid_argument", message, { hint });
+  }
+  return found === undefined ? file : realpath(file);
 }
 
 async function writeImage(task: ExportTask, file: string): Promise<string> {
@@ -60,7 +82,7 @@ async function writeImage(task: ExportTask, file: string): Promise<string> {
     const archive = await readLayers(task, directory);
     task.onProgress?.("compressing");
     const digest = await writeDocuments(task, directory, archive);
-    await pack(join(directory, "layout"), resolve(file), task.signal);
+    await pack(join(directory, "layout"), file, task.signal);
     return digest;
   } finally {
     await removeTree(directory);

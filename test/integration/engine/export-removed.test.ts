@@ -1,6 +1,10 @@
-/** An export of layers that are removed meanwhile: no file is written, and the error says why. */
+/**
+ * Exports that must not write: of layers that are removed meanwhile, and to what is no file. The error
+ * says why.
+ */
 
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdir, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
@@ -11,13 +15,17 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const REMOVED = "mine was removed while it was exported";
 
-/** Exports a layer; `isRemoved` says how much of it is gone when the export reads it. */
-async function exportLayer(removed: "nothing" | "contents" | "layer") {
+/** Exports a layer; `removed` says how much of it is gone when the export reads it. */
+async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mine.tar") {
   await using folder = await makeTempFolder();
   const root = join(folder.path, "layers/mine/root");
   await mkdir(join(root, "etc"), { recursive: true });
   await writeFile(join(root, "etc/file"), "");
-  await mkdir(join(folder.path, "out"));
+  const out = join(folder.path, "out");
+  await mkdir(join(out, "folder"), { recursive: true });
+  await symlink("linked.tar", join(out, "link.tar"));
+  await writeFile(join(out, "linked.tar"), "of before");
+  execFileSync("mknod", [join(out, "device"), "c", "1", "3"]);
   const task = {
     home: folder.path,
     layers: [{ root }],
@@ -39,17 +47,40 @@ async function exportLayer(removed: "nothing" | "contents" | "layer") {
   };
   if (removed === "contents") await rm(join(root, "etc/file"));
   if (removed === "layer") await rm(root, { recursive: true });
-  const outcome = await exportImage(task, join(folder.path, "out/mine.tar")).then(
+  const outcome = await exportImage(task, join(out, file)).then(
     () => "exported",
-    (error: unknown) => (error instanceof Error ? error.message : ""),
+    (error: unknown) => (error instanceof Error ? error.message.replace(out, "OUT") : ""),
   );
-  return { outcome, files: await readdir(join(folder.path, "out")) };
+  const kinds = (await readdir(out, { withFileTypes: true })).map(
+    (entry) => `${entry.name}: ${KINDS.find((kind) => entry[kind]())}`,
+  );
+  const isWritten = (await stat(join(out, "linked.tar"))).size > "of before".length;
+  return { outcome, isWritten, added: kinds.filter((kind) => !BEFORE.includes(kind)) };
 }
 
+const KINDS = ["isFile", "isDirectory", "isSymbolicLink", "isCharacterDevice"] as const;
+const BEFORE: readonly string[] = [
+  "device: isCharacterDevice",
+  "folder: isDirectory",
+  "link.tar: isSymbolicLink",
+  "linked.tar: isFile",
+];
+
 test.skipIf(isRootless()).for([
-  ["nothing", "exported", ["mine.tar"]],
+  ["nothing", "exported", ["mine.tar: isFile"]],
   ["contents", REMOVED, []],
   ["layer", REMOVED, []],
-] as const)("%s removed → %s", async ([removed, outcome, files]) => {
-  expect(await exportLayer(removed)).toEqual({ outcome, files });
+] as const)("%s removed → %s", async ([removed, outcome, added]) => {
+  expect(await exportLayer(removed)).toEqual({ outcome, isWritten: false, added });
+});
+
+test.skipIf(isRootless()).for([
+  { file: "device", outcome: "OUT/device is no file" },
+  { file: "folder", outcome: "OUT/folder is no file" },
+  { file: "absent/mine.tar", outcome: "OUT/absent is no directory" },
+  { file: "device/mine.tar", outcome: "OUT/device is no directory" },
+  { file: "link.tar", outcome: "exported" },
+])("to $file → $outcome", async ({ file, outcome }) => {
+  const isWritten = outcome === "exported";
+  expect(await exportLayer("nothing", file)).toEqual({ outcome, isWritten, added: [] });
 });
