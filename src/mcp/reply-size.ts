@@ -15,6 +15,11 @@ export function countFitting(lines: readonly string[]): number {
   return lines.length;
 }
 
+/** The lines that fit into a reply, from the first one on, which is cut where it alone does not. */
+export function fittingLines(lines: readonly string[]): string[] {
+  return lines.slice(0, countFitting(lines)).map((line) => cutText(line, MAX_LIST_CHARACTERS));
+}
+
 /** How much of each line is shown where so many must fit into a reply. */
 export function squeezedShare(count: number): number {
   return Math.floor(MAX_LIST_CHARACTERS / Math.max(1, count)) - 1;

@@ -40,12 +40,16 @@ export interface CallReply {
 /** A model pays for each character of an error. */
 const MAX_ERROR_CHARACTERS = 2_000;
 
+/** Several paths fit into it; what a service calls something may be longer. */
+const MAX_HEADER_CHARACTERS = 32_768;
+
 /** A reply of bytes, log or text: facts in one line, then quoted text of the sandbox. */
 export function textReply(
   facts: readonly (string | undefined)[],
   sections: readonly Section[] = [],
 ): Reply<never> {
-  const header = oneLine(facts.filter((fact) => fact !== undefined && fact !== "").join(" | "));
+  const told = facts.filter((fact) => fact !== undefined && fact !== "").join(" | ");
+  const header = oneLine(cutText(told, MAX_HEADER_CHARACTERS));
   if (sections.length === 0) return { text: header };
   return { text: `${header}\n${quoteSections(sections)}` };
 }

@@ -7,7 +7,7 @@ import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { listTree, type ListDirectory } from "../list-tree.ts";
-import { countFitting } from "../reply-size.ts";
+import { fittingLines } from "../reply-size.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
@@ -43,7 +43,7 @@ export const listDirectory = defineTool({
       resource_exhausted: `A smaller depth, or a directory further down, has fewer.${find}`,
     });
     const lines = entries.slice(offset, offset + limit).map((entry) => formatEntry(entry));
-    const shown = lines.slice(0, countFitting(lines));
+    const shown = fittingLines(lines);
     const rest = entries.length - offset - shown.length;
     const facts = [
       `${entries.length} entries`,

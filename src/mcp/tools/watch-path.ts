@@ -8,7 +8,7 @@ import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
-import { countFitting } from "../reply-size.ts";
+import { fittingLines } from "../reply-size.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 import { MAX_REPLY_EVENTS, type Watcher } from "../watcher.ts";
@@ -106,8 +106,7 @@ async function find(sandbox: Sandbox, params: Params, context: ToolContext): Pro
 /** The events that one reply holds. */
 function nextLines({ held }: Watcher): readonly string[] {
   const next = held.slice(0, MAX_REPLY_EVENTS);
-  const lines = next.map(({ type, name }) => `${type} ${quoteName(name)}`);
-  return lines.slice(0, countFitting(lines));
+  return fittingLines(next.map(({ type, name }) => `${type} ${quoteName(name)}`));
 }
 
 interface Told {

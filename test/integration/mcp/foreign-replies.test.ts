@@ -143,3 +143,42 @@ test.for([
   const characters = [text.length, JSON.stringify(fields).length];
   expect([isError, ...characters.map((count) => count > LONGEST)]).toEqual([false, false, false]);
 });
+
+/** A message of a daemon has 8 MiB at most. */
+const LONG = "x".repeat(900_000);
+const LONG_ENTRY = {
+  name: LONG,
+  type: "FILE_TYPE_FILE",
+  path: `/${LONG}`,
+  size: "1",
+  mode: 420,
+  permissions: LONG,
+  owner: LONG,
+  group: LONG,
+  modifiedTime: "2026-01-01T00:00:00Z",
+};
+
+test.for([
+  { tool: "list_directory", input: { path: "/" }, body: { entries: [LONG_ENTRY] } },
+  { tool: "list_directory", input: { path: "/", depth: 3 }, body: { entries: [LONG_ENTRY] } },
+  { tool: "stat_path", input: { path: "/x" }, body: { entry: LONG_ENTRY } },
+  { tool: "make_directory", input: { path: "/x" }, body: { entry: LONG_ENTRY } },
+  { tool: "move_path", input: { source: "/x", destination: "/y" }, body: { entry: LONG_ENTRY } },
+  {
+    tool: "list_processes",
+    input: {},
+    body: { processes: [{ pid: 1, tag: LONG, config: { cmd: LONG, args: [LONG] } }] },
+  },
+  {
+    tool: "watch_path",
+    input: { path: "/x", wait_seconds: 0 },
+    body: { watcherId: LONG, events: [{ name: LONG, type: "EVENT_TYPE_CREATE" }] },
+  },
+])("of what a daemon tells $tool $input a reply has what fits into it", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: row.body });
+  });
+  const { text, fields } = await remote.call(row.tool, row.input);
+  const characters = [text.length, JSON.stringify(fields).length];
+  expect(characters.map((count) => count > LONGEST)).toEqual([false, false]);
+});
