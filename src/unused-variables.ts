@@ -47,7 +47,7 @@ function noteUnknownVariables(environment: Environment): string[] {
 /** A line for each address of a remote service that has no key. */
 function noteUnusedAddresses(environment: Environment): string[] {
   if ((environment["E2B_API_KEY"] ?? "") !== "") return [];
-  return ["E2B_API_URL", "E2B_SANDBOX_URL"]
+  return ["E2B_DOMAIN", "E2B_API_URL", "E2B_SANDBOX_URL"]
     .filter((name) => (environment[name] ?? "") !== "")
     .map((name) => `${name}: not used without E2B_API_KEY, sandboxes run on this machine`);
 }

@@ -137,9 +137,13 @@ test("a variable that no setting has is noted, those of the system are not", () 
   ]);
 });
 
-test("an address of a remote service without its key is noted where it would count", () => {
-  const url = { E2B_API_URL: "http://a.test" };
-  const note = "E2B_API_URL: not used without E2B_API_KEY, sandboxes run on this machine";
+test.for([
+  { E2B_API_URL: "http://a.test" },
+  { E2B_SANDBOX_URL: "http://a.test" },
+  { E2B_DOMAIN: "a.test" },
+])("an address of a remote service without its key is noted where it would count: %o", (url) => {
+  const [name] = Object.keys(url);
+  const note = `${name}: not used without E2B_API_KEY, sandboxes run on this machine`;
   expect(notesOf(url)).toEqual([note]);
   expect(notesOf(url, "stdio")).toEqual([note]);
   expect(notesOf(url, "serve")).toEqual([]);
