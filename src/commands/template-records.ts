@@ -18,6 +18,7 @@ import { tagMissing, templateMissing } from "../wire/messages.ts";
 
 const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
+const MAX_TAGS_TOLD = 10;
 
 export interface FoundTemplate {
   readonly template: TemplateRecord;
@@ -88,14 +89,16 @@ function imageLines({ digest, bytes, entries, config, standIns }: UnpackedImage)
   return lines.filter(([, value]) => value !== "");
 }
 
-/** @throws SandboxError unavailable while it has sandboxes */
+/** @throws SandboxError unavailable while it has sandboxes, invalid_argument for one of several versions */
 export async function removeTemplate(
   { home }: Pick<Config, "home">,
   name: string,
 ): Promise<number> {
   using store = openStore({ path: join(home, "state.db") });
-  const template = lookUp({ store, team: DEFAULT_TEAM }, requireReference(name));
+  const reference = requireReference(name);
+  const template = lookUp({ store, team: DEFAULT_TEAM }, reference);
   if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
+  requireWhole(store, template, { name, tag: reference.tag });
   if (template.kind === "built-in") {
     throw new SandboxError("permission_denied", `${name} is always there`);
   }
@@ -118,6 +121,26 @@ export async function removeTemplate(
   await pruneImages({ home, store, onFailure: tell });
   process.stdout.write(`removed ${template.name ?? template.templateId}\n`);
   return EXIT_OK;
+}
+
+/** Builds of other tags would go with that of the one that was named. */
+function requireWhole(
+  store: Store,
+  template: TemplateRecord,
+  { name, tag }: { readonly name: string; readonly tag: string | undefined },
+): void {
+  if (tag === undefined) return;
+  const all = store.builds.tags(template.templateId);
+  const named = all.find((each) => each.tag === tag);
+  if (named === undefined) throw new SandboxError("not_found", tagMissing(tag, name));
+  const others = all.filter(({ buildId }) => buildId !== named.buildId);
+  if (others.length === 0) return;
+  const shown = others.slice(0, MAX_TAGS_TOLD).map((each) => each.tag);
+  const more = others.length > shown.length ? ` and ${others.length - shown.length} more` : "";
+  const message = `${quoteName(name)} is not the whole template: ${shown.join(", ")}${more}`;
+  throw new SandboxError("invalid_argument", message, {
+    hint: "name the template without a tag to remove all of its tags",
+  });
 }
 
 function tell(failure: CleanUpFailure): void {

@@ -1,4 +1,4 @@
-/** `template remove` of a template that is in use: unavailable, and no fault of the usage. */
+/** `template remove` of a template that is in use, and of one of its tags. */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -6,7 +6,20 @@ import { removeTemplate } from "../../../src/commands/template-records.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { DEFAULT_TEAM } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
+import { READY_BUILD } from "../../support/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const TEMPLATE = {
+  templateId: SANDBOX.templateId,
+  kind: "template",
+  team: DEFAULT_TEAM,
+  name: "local/mine",
+  isPublic: false,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  lastSpawnedAtMs: null,
+  spawnCount: 0,
+} as const;
 
 test.for([
   { states: ["paused"], message: "template mine has a sandbox", hint: "kill what" },
@@ -16,17 +29,7 @@ test.for([
   await using home = await makeTempFolder();
   using store = openStore({ path: join(home.path, "state.db") });
   const { templateId } = SANDBOX;
-  store.templates.put({
-    templateId,
-    kind: "template",
-    team: DEFAULT_TEAM,
-    name: "local/mine",
-    isPublic: false,
-    createdAtMs: 0,
-    updatedAtMs: 0,
-    lastSpawnedAtMs: null,
-    spawnCount: 0,
-  });
+  store.templates.put(TEMPLATE);
   for (const [index, state] of states.entries()) {
     store.sandboxes.put({ ...SANDBOX, sandboxId: `i${index}`, state });
   }
@@ -36,4 +39,29 @@ test.for([
     hint: expect.stringContaining(hint),
   });
   expect(store.templates.get(templateId)).toBeDefined();
+});
+
+test.for([
+  { name: "mine:v1", fault: /: mine:v1 is not the whole template: default, v2$/, isGone: false },
+  { name: "mine:v3", fault: /v3/, isGone: false },
+  { name: "mine", fault: /^undefined$/, isGone: true },
+])("of a template with other tags, $name → $fault", async ({ name, fault, isGone }) => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: join(home.path, "state.db") });
+  store.templates.put(TEMPLATE);
+  const { templateId } = TEMPLATE;
+  for (const [tag, buildId] of [
+    ["default", "b2"],
+    ["v1", "b1"],
+    ["v2", "b2"],
+  ] as const) {
+    store.builds.put({ ...READY_BUILD, buildId, templateId, layers: [] });
+    store.builds.tag({ templateId, tag, buildId, createdAtMs: 0 });
+  }
+  const removing = removeTemplate({ home: home.path }, name).then(
+    () => undefined,
+    (error: unknown) => String(error),
+  );
+  expect(String(await removing)).toMatch(fault);
+  expect(store.templates.get(templateId) === undefined).toBe(isGone);
 });
