@@ -12,6 +12,7 @@ import { registerImage } from "../sandboxes/image-templates.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
+import { requireDerivedName } from "./derived-name.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
@@ -80,7 +81,7 @@ interface TemplateName {
 }
 
 function chooseName({ templateName }: Config, fallback: string): TemplateName {
-  const parsed = parseTemplateReference(templateName ?? fallback);
+  const parsed = parseTemplateReference(templateName ?? requireDerivedName(fallback));
   if (parsed !== undefined) {
     const { alias, tag = DEFAULT_TAG } = parsed;
     // The name of an image is found without its tag, too; a name that was chosen is taken as it is.

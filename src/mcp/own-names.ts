@@ -15,9 +15,15 @@ const BUILT_IN: ReadonlySet<string> = new Set([
  * @throws SandboxError invalid_argument
  */
 export function requireOwnName(name: string): void {
-  const alias = parseTemplateReference(name)?.alias;
-  if (alias === undefined || !BUILT_IN.has(alias)) return;
+  const alias = builtInName(name);
+  if (alias === undefined) return;
   throw new SandboxError("invalid_argument", `${alias} is the name of a built-in template`, {
     hint: "Choose another name.",
   });
+}
+
+/** The name of a built-in template that a reference has; undefined for any other. */
+export function builtInName(reference: string): string | undefined {
+  const alias = parseTemplateReference(reference)?.alias;
+  return alias !== undefined && BUILT_IN.has(alias) ? alias : undefined;
 }

@@ -113,6 +113,14 @@ test.for([
     code: 78,
     says: /\/etc is no file/,
   },
+  ...["build /nonexistent/base", "pull registry.test/a/host:1", "import /code-interpreter.tar"].map(
+    (words) => ({
+      name: `a name that nobody typed and a built-in template has: ${words}`,
+      words: ["template", ...words.split(" ")],
+      code: 64,
+      says: /(base|host|code-interpreter) is the name of a built-in template: .* --name \1$/m,
+    }),
+  ),
   {
     name: "an action that is none",
     words: ["template", "dance"],

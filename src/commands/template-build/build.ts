@@ -7,6 +7,7 @@ import type { Service } from "../../client/service.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { oneLine } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
+import { requireDerivedName } from "../derived-name.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
 import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
@@ -30,10 +31,10 @@ export async function buildTemplate(
   signal: AbortSignal,
 ): Promise<number> {
   const folder = resolve(given ?? ".");
+  const name = config.templateName ?? requireDerivedName(nameOf(folder));
   const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
   const steps = await prepare(folder, plan, basename(file));
-  const name = config.templateName ?? nameOf(folder);
   await using stack = new AsyncDisposableStack();
   const opened = await openLocalService(config, log, stack);
   if ("reason" in opened) {
