@@ -1,6 +1,7 @@
-import { execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openNamedPipe } from "../../../src/common/named-pipe.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -12,7 +13,7 @@ async function openBothEnds() {
   const stack = new AsyncDisposableStack();
   const folder = stack.use(await makeTempFolder());
   const path = join(folder.path, "pipe");
-  execFileSync("mkfifo", [path]);
+  await promisify(execFile)("mkfifo", [path]);
   const openReader = () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const reader = openReader();
   const lines = stack.use(openNamedPipe(path, MAX_WAITING_BYTES));
