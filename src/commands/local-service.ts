@@ -32,6 +32,7 @@ import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
 import { holdProgramFiles } from "./program-copies.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
+import { storeNote } from "./store-note.ts";
 
 /** The service that a stdio server speaks to. */
 export interface OpenService {
@@ -158,6 +159,8 @@ export async function startLocal(
   const files = stack.use(await holdProgramFiles(home, log));
   const { perlDirectory } = files;
   stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
+  const note = await storeNote(home, storeGb);
+  if (note !== undefined) say(note);
   const engine = await createEngine(config, files);
   await requireUsable(engine, config);
   const allowHostTemplate = options.allowHostTemplate && canShareUsr();
