@@ -9,7 +9,7 @@ import { createService, type Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
@@ -29,6 +29,7 @@ import {
 import { createEngine, missingPlatform, probeEngine, requireEgressFile } from "./engine.ts";
 import { openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
+import { memoryNote } from "./memory-note.ts";
 import { holdProgramFiles } from "./program-copies.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
@@ -159,10 +160,10 @@ export async function startLocal(
   const files = stack.use(await holdProgramFiles(home, log));
   const { perlDirectory } = files;
   stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
-  const note = await storeNote(home, storeGb);
-  if (note !== undefined) say(note);
   const engine = await createEngine(config, files);
-  await requireUsable(engine, config);
+  const report = await requireUsable(engine, config);
+  const notes = [await storeNote(home, storeGb), memoryNote(config, report)];
+  for (const note of notes) if (note !== undefined) say(note);
   const allowHostTemplate = options.allowHostTemplate && canShareUsr();
   if (!allowHostTemplate) await requireBase(config);
   const { showBuild: show } = options;
@@ -218,9 +219,9 @@ async function requireBase(config: Config): Promise<void> {
   });
 }
 
-async function requireUsable(engine: Engine, config: Config): Promise<void> {
+async function requireUsable(engine: Engine, config: Config): Promise<EngineReport> {
   const report = await probeEngine(engine, config);
-  if (report.isUsable) return;
+  if (report.isUsable) return report;
   const missing = report.checks.find((check) => check.outcome === "missing");
   const code = missing?.name === "isolation" ? "failed_precondition" : "unavailable";
   const detail = missing === undefined ? "nothing works" : `${missing.name}: ${missing.detail}`;
