@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
-import { initDaemon } from "../sandboxes/boot.ts";
+import { initDaemon, toRefusedStart } from "../sandboxes/boot.ts";
 import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { labelsOf, type OwnEgress } from "./egress-policy.ts";
@@ -104,7 +104,9 @@ async function awaitDaemon<T>(
     try {
       return await ask();
     } catch (error) {
-      if (signal.aborted || isGone() || !hasErrorCode(error, "unavailable")) throw error;
+      if (signal.aborted || isGone() || !hasErrorCode(error, "unavailable")) {
+        throw toRefusedStart(error);
+      }
       // At the end of the time its last fault says more than that the time is over.
       await delay(DIAL_RETRY_MS, undefined, { signal }).catch(() => {
         throw error;

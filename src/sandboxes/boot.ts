@@ -109,15 +109,19 @@ export async function awaitHealth(
   });
 }
 
-/** A daemon that refuses what every start asks of it is a fault of this sandbox, and another may start. */
 async function callStarting(socket: Duplex, call: DaemonCall, signal: AbortSignal): Promise<void> {
   try {
     await callDaemon(socket, call, signal);
   } catch (error) {
-    if (!(error instanceof SandboxError) || error.code !== "internal") throw error;
-    const options = { cause: error, word: "sandbox_create_failed" } as const;
-    throw new SandboxError("unavailable", error.message, options);
+    throw toRefusedStart(error);
   }
+}
+
+/** A daemon that refuses what every start asks of it is a fault of its sandbox: another one may start. */
+export function toRefusedStart(error: unknown): unknown {
+  if (!(error instanceof SandboxError) || error.code !== "internal") return error;
+  const options = { cause: error, word: "sandbox_create_failed" } as const;
+  return new SandboxError("unavailable", error.message, options);
 }
 
 /** Does the work with a time limit, of which nothing is left once the work is over. */

@@ -25,6 +25,8 @@ export interface PodDaemons extends AsyncDisposable {
   isEnforcing: boolean;
   /** Whether daemons refuse to let stopped programs go on, as root inside can make them. */
   isStubborn: boolean;
+  /** What daemons that start from now on answer with 500. */
+  refusedPath: string | undefined;
   /** Whether the programs of a Pod stand still; undefined without that Pod. */
   areStopped(name: string): boolean | undefined;
 }
@@ -75,6 +77,7 @@ export async function startPodDaemons(
       ...(changes !== undefined && { changes }),
       ...(daemons.isEnforcing && { reach: async () => !isRestricted(name) }),
     });
+    if (daemons.refusedPath !== undefined) refuse(controlServer, daemons.refusedPath);
     const { settings } = daemon;
     const listener = createPodListener({
       identity,
@@ -133,6 +136,7 @@ export async function startPodDaemons(
     isHolding: false,
     isEnforcing: false,
     isStubborn: false,
+    refusedPath: undefined,
     areStopped: (name) => running.get(name)?.programs.areStopped,
     async restart(name) {
       const known = stop(name);
@@ -169,4 +173,13 @@ async function findPort(): Promise<number> {
   const port = await listenOnLoopback(probe);
   probe.close();
   return port;
+}
+
+function refuse(server: Server, path: string): void {
+  const answers = server.listeners("request");
+  server.removeAllListeners("request");
+  server.on("request", (request, response) => {
+    if (request.url === path) response.writeHead(500).end();
+    else for (const answer of answers) answer.call(server, request, response);
+  });
 }

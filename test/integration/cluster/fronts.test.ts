@@ -246,3 +246,16 @@ test("a pooled Pod whose removal is seen late is told nothing of a sandbox", asy
   expect(pooled.api.calls).toContain(`PATCH ${path}`);
   expect(`pods/${body.sandboxID}`).not.toBe(path);
 });
+
+test.for(["/isolation", "/init"])(
+  "a Pod whose daemon refuses %s is a start that failed, and is not left",
+  async (path) => {
+    const before = [...world.api.objects.keys()].filter((name) => !name.startsWith("leases/"));
+    world.daemons.refusedPath = path;
+    const { status, body } = await call(one, "POST /v2/sandboxes", { templateID: "base" });
+    world.daemons.refusedPath = undefined;
+    expect([status, body]).toMatchObject([503, { error_code: "sandbox_create_failed" }]);
+    const left = () => [...world.api.objects.keys()].filter((name) => !name.startsWith("leases/"));
+    await expect.poll(left).toEqual(before);
+  },
+);
