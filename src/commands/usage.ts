@@ -42,6 +42,12 @@ const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   "kubernetes-url": KEYS_OF_CLUSTER,
 };
 
+/** Commands to which an engine means something, if only a refusal of their own; the others are about this machine. */
+const ENGINE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
+  kubernetes: ["doctor", "key", "serve", "stdio", "template"],
+  remote: ["serve", "stdio"],
+};
+
 /** Of the actions of a command, those that read the flag. */
 const FLAG_ACTIONS: Readonly<Record<string, readonly string[]>> = {
   file: ["build"],
@@ -67,7 +73,10 @@ export function findMisuse(
   const ofCluster = flags
     .filter((flag) => takesFlag(name, flag) && engine !== "kubernetes" && isOfCluster(flag))
     .map((flag) => `--${flag}: not used without --engine kubernetes`);
-  const faults = [...foreign, ...ofCluster, ...findIdle(command, words, flags)];
+  const isForeign = flags.includes("engine") && ENGINE_COMMANDS[engine]?.includes(name) === false;
+  const ofEngine = isForeign ? [`--engine ${engine}: not an engine of ${name}`] : [];
+  const idle = findIdle(command, words, flags);
+  const faults = [...foreign, ...ofEngine, ...ofCluster, ...idle];
   if (extra === undefined) return faults;
   return [...faults, `${quoteName(extra)}: one word too many: sandbox-mcp ${usage}`];
 }

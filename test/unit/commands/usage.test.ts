@@ -55,6 +55,14 @@ test.for([
     argv: ["key", "list", "--kubernetes-namespace", "a"],
     fault: "--kubernetes-namespace: not used without --engine kubernetes",
   },
+  {
+    argv: ["key", "create", "a", "--engine", "remote"],
+    fault: "--engine remote: not an engine of key",
+  },
+  {
+    argv: ["gc", "--engine=kubernetes"],
+    fault: "--engine kubernetes: not an engine of gc",
+  },
   { argv: ["serve", "--no-metrics"], fault: "--no-metrics: no such flag" },
   { argv: ["serve", "--a\nb\u001b"], fault: '"--a\\nb\\u001b": no such flag' },
 ])("$argv → $fault", ({ argv, fault }) => {
@@ -69,6 +77,9 @@ test.for([
   { argv: ["gc", "--runtime", "crun"] },
   { argv: ["doctor", "--engine", "kubernetes", "--pod-images", "base=a"] },
   { argv: ["--home=-x", "key", "list"] },
+  { argv: ["template", "export", "a", "b", "--engine", "kubernetes"] },
+  { argv: ["--engine", "remote"] },
+  { argv: ["gc", "--engine", "local"] },
 ])("$argv is right", ({ argv }) => {
   expect(faultsOf(...argv)).toEqual([]);
 });
