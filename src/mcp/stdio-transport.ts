@@ -33,6 +33,8 @@ const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
  * a reply of the largest size that a host asks for alone is no reason to stop.
  */
 const MAX_UNSENT_BYTES = 8 * 1024 * 1024;
+/** So many requests without a reply, and no further one is read: each reply may be a large one. */
+const MAX_OPEN_REQUESTS = 1_024;
 
 export class StdioTransport implements Transport {
   onclose?: () => void;
@@ -52,6 +54,8 @@ export class StdioTransport implements Transport {
   #isClosed = false;
   /** Whether stdin waits until the host has taken answers. */
   #isHeldUp = false;
+  /** Requests that were delivered and have no reply yet. */
+  readonly #open = new Set<MessageId>();
   /** Drops the reply to a request of the opening, which the host has. */
   #drop: ((reply: JSONRPCMessage) => boolean) | undefined;
 
@@ -102,6 +106,7 @@ export class StdioTransport implements Transport {
   /** Resolves when the host can take more. */
   async send(message: JSONRPCMessage): Promise<void> {
     if (this.#isClosed) throw new SandboxError("unavailable", "the connection is closed");
+    if (!("method" in message) && message.id !== undefined) this.#settle(message.id);
     if (this.#drop?.(message) === true) return;
     if (!this.#batches.take(message)) await this.#write(message);
     this.#options.onSent(message);
@@ -154,12 +159,25 @@ export class StdioTransport implements Transport {
   }
 
   #deliver(message: JSONRPCMessage): void {
+    if ("method" in message && "id" in message) this.#open.add(message.id);
+    if (this.#open.size >= MAX_OPEN_REQUESTS) this.#options.stdin.pause();
     this.onmessage?.(message);
     if (!("method" in message) || message.method !== "notifications/cancelled") return;
     const cancelled = message.params?.["requestId"];
     if (typeof cancelled === "string" || typeof cancelled === "number") {
       this.#batches.cancel(cancelled);
+      this.#settle(cancelled);
     }
+  }
+
+  /** A request has its reply, or gets none. */
+  #settle(id: MessageId): void {
+    if (this.#open.delete(id) && this.#open.size === MAX_OPEN_REQUESTS - 1) this.#goOn();
+  }
+
+  #goOn(): void {
+    const isFull = this.#open.size >= MAX_OPEN_REQUESTS;
+    if (!this.#isClosed && !this.#isHeldUp && !isFull) this.#options.stdin.resume();
   }
 
   /** Answers without the SDK. A host that takes no answers is not read from meanwhile. */
@@ -178,7 +196,7 @@ export class StdioTransport implements Transport {
     stdin.pause();
     stdout.once("drain", () => {
       this.#isHeldUp = false;
-      if (!this.#isClosed) stdin.resume();
+      this.#goOn();
     });
   }
 

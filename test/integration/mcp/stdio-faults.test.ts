@@ -227,3 +227,38 @@ test("a host that takes no replies is not read from, and gets all of them later"
   await expect.poll(() => connection.messages.length - before).toBe(requests);
   expect(stdin.isPaused()).toBe(false);
 });
+
+test("with too many requests open no further one is read until one is answered or cancelled", async () => {
+  const limit = 1_024;
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const ignore = vi.fn<() => void>();
+  const events = { onHeard: ignore, onSent: ignore, onClosed: ignore };
+  const transport = new StdioTransport({ stdin, stdout, ...events });
+  const delivered: unknown[] = [];
+  // The SDK sets this field and knows no listeners.
+  // oxlint-disable-next-line unicorn/prefer-add-event-listener
+  transport.onmessage = (message) => delivered.push("id" in message ? message.id : "none");
+  await transport.start();
+  stdout.resume();
+  const ids = Array.from({ length: limit + 2 }, (_, id) => id);
+  // Each in a piece of its own.
+  for (const id of ids) {
+    stdin.write(`${JSON.stringify(request(id, "ping"))}\n`);
+    await new Promise(setImmediate);
+  }
+  expect([delivered.length, stdin.isPaused()]).toEqual([limit, true]);
+  await transport.send({ jsonrpc: "2.0", id: 7, result: {} });
+  await expect.poll(() => delivered).toEqual(ids.slice(0, limit + 1));
+  expect(stdin.isPaused()).toBe(true);
+  await transport.send({ jsonrpc: "2.0", id: 8, error: { code: -1, message: "no" } });
+  await expect.poll(() => delivered).toEqual(ids);
+  const params = { requestId: 9 };
+  await transport.send({ jsonrpc: "2.0", id: 10, result: {} });
+  stdin.write(
+    `${JSON.stringify({ ...request(0, "notifications/cancelled"), id: undefined, params })}\n`,
+  );
+  stdin.write(`${JSON.stringify(request(limit + 2, "ping"))}\n`);
+  stdin.write(`${JSON.stringify(request(limit + 3, "ping"))}\n`);
+  await expect.poll(() => delivered.slice(limit + 2)).toEqual(["none", limit + 2, limit + 3]);
+  await transport.close();
+});
