@@ -6,7 +6,7 @@ import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
-import { noteUnused, type Environment } from "./unused-variables.ts";
+import { noteUnused, sandboxSettings, type Environment } from "./unused-variables.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
@@ -27,6 +27,8 @@ export interface Config {
   readonly words: readonly string[];
   /** The names of the flags that were given, not of the variables. */
   readonly flags: readonly string[];
+  /** The flags and variables that were given and are read by the service that makes the sandboxes. */
+  readonly sandboxSettings: readonly string[];
   readonly engine: "local" | "remote" | "kubernetes";
   /** Of the engine kubernetes. */
   readonly cluster: ClusterConfig;
@@ -149,7 +151,8 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   }
   if (flagFaults.length > 0) return { faults: [...flagFaults, ...variableFaults], exitCode: 64 };
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
-  const config = Object.freeze(withDefaults(given, environment, parsed));
+  const known = withDefaults(given, environment, parsed);
+  const config = Object.freeze({ ...known, sandboxSettings: sandboxSettings(names) });
   const { engine } = config;
   const [command = STDIO] = parsed.words;
   return { config, notes: noteUnused({ environment, names }, { engine, command }) };
@@ -167,7 +170,9 @@ export function loadProcessConfig(): LoadedConfig {
   return loadConfig(process.env, process.argv.slice(2));
 }
 
-function withDefaults(given: Given, environment: Environment, line: ParsedFlags): Config {
+type ReadConfig = Omit<Config, "sandboxSettings">;
+
+function withDefaults(given: Given, environment: Environment, line: ParsedFlags): ReadConfig {
   return {
     words: line.words,
     flags: [...line.values.keys()],

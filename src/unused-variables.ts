@@ -104,13 +104,19 @@ function noteLoneSettings(names: GivenNames["names"]): string[] {
   );
 }
 
+/** The settings of sandboxes that were given, as they were: another service does not read them. */
+export function sandboxSettings(names: GivenNames["names"]): string[] {
+  return [...OF_MACHINE, ...OF_SERVICE].flatMap((key) => names.get(key) ?? []);
+}
+
 /** A line with what the engine does not read; none for a command that does not use the engine. */
 function noteOtherEngine({ engine, command }: Use, names: GivenNames["names"]): string[] {
   const isCluster = engine === "kubernetes" && ["doctor", "serve"].includes(command);
   const isRemote = engine === "remote" && command === "stdio";
   if (!isCluster && !isRemote) return [];
-  const keys = isRemote ? [...OF_MACHINE, ...OF_SERVICE] : OF_MACHINE;
-  const unused = keys.flatMap((key) => names.get(key) ?? []);
+  const unused = isRemote
+    ? sandboxSettings(names)
+    : OF_MACHINE.flatMap((key) => names.get(key) ?? []);
   if (unused.length === 0) return [];
   const where = isRemote ? "for a remote service" : "with --engine kubernetes";
   return [`${unused.join(", ")}: not used ${where}`];

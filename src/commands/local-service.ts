@@ -63,6 +63,8 @@ export async function openLocalService(
 ): Promise<OpenService | NoService> {
   const running = await findRunningService(config);
   if (running !== undefined) {
+    const unused = config.sandboxSettings.join(", ");
+    if (unused !== "") say(`${unused}: not used, sandboxes are those of the serve that runs`);
     return { service: stack.use(running), onExit: config.onExit ?? "leave" };
   }
   const platform = missingPlatform(config);

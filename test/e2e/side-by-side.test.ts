@@ -35,6 +35,23 @@ test("three servers of one home work at once, and each ends its own sandboxes al
   await Promise.all(others.map(({ client }) => client[Symbol.asyncDispose]()));
 });
 
+test("settings of sandboxes that a running serve does not read are told", async () => {
+  await using serve = await startServe(["--pool", "0"]);
+  const words = ["stdio", "--home", serve.home, "--memory-mb", "1024"];
+  const environment = { SANDBOX_MCP_REQUIRE_ISOLATION: "container" };
+  await using program = startProgram(words, environment);
+  const send = (message: object) =>
+    program.child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  const clientInfo = { name: "any", version: "1" };
+  const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo };
+  send({ id: 0, method: "initialize", params });
+  send({ id: 1, method: "tools/call", params: { name: "list_sandboxes", arguments: {} } });
+  program.stdout.resume();
+  const told =
+    /^sandbox-mcp: .*SANDBOX_MCP_REQUIRE_ISOLATION, --memory-mb: not used, sandboxes are those of the serve that runs$/m;
+  await expect.poll(() => program.stderr(), { timeout: 20_000 }).toMatch(told);
+});
+
 const READS = 20;
 
 test("a host that does not read its replies holds no process up", async () => {

@@ -23,6 +23,7 @@ test("defaults are those of the documentation", () => {
   expect(configOf({ SANDBOX_MCP_HOME: "/srv/x" }, [])).toEqual({
     words: [],
     flags: [],
+    sandboxSettings: [],
     engine: "local",
     cluster: {
       url: undefined,
