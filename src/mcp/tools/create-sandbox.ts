@@ -104,17 +104,24 @@ export const createSandbox = defineTool({
     });
     const { sandboxID: sandboxId } = body;
     const detail = await describe(sandboxId, context);
-    const isAllowed =
-      body.allowInternetAccess ?? detail?.allowInternetAccess ?? params.allow_internet;
+    const told = body.allowInternetAccess ?? detail?.allowInternetAccess;
+    const isAllowed = told ?? params.allow_internet;
+    const isUnknown = typeof told !== "boolean" && !params.allow_internet;
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
-    const isOther = params.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
+    // Without a name it may be the same one by its identifier.
+    const isOther =
+      params.template === DEFAULT_TEMPLATE && (body.alias ?? DEFAULT_TEMPLATE) !== DEFAULT_TEMPLATE;
     const notes = [
       ...(isOther
         ? [`template ${DEFAULT_TEMPLATE} is not built yet; ${template} was used meanwhile`]
         : []),
       ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
-      ...(params.on_timeout === "pause" ? [keptNote(sandboxId, context)] : []),
+      ...(isUnknown ? [UNCONFIRMED_NETWORK] : []),
+      ...(params.isolation !== undefined && body.isolation !== params.isolation
+        ? [UNCONFIRMED_ISOLATION]
+        : []),
+      ...(params.on_timeout === "pause" ? [timeoutNote(sandboxId, detail, context)] : []),
     ].filter((note) => note !== "");
     return recordReply({
       sandbox_id: sandboxId,
@@ -123,7 +130,7 @@ export const createSandbox = defineTool({
       ...expiryField(context, sandboxId),
       ...lifeField(context, sandboxId),
       ...(detail !== undefined && sizeFields(detail)),
-      network: networkWord(isAllowed, detail?.network),
+      ...(!isUnknown && { network: networkWord(isAllowed, detail?.network) }),
       ...(body.isolation !== undefined && { isolation: body.isolation }),
       ...processesField(body),
       ...(host !== undefined && { port_host: host }),
@@ -133,7 +140,12 @@ export const createSandbox = defineTool({
   },
 });
 
-function keptNote(sandboxId: string, context: ToolContext): string {
+function timeoutNote(
+  sandboxId: string,
+  detail: SandboxDetailBody | undefined,
+  context: ToolContext,
+): string {
+  if (detail?.lifecycle?.onTimeout === "kill") return ENDS_AT_TIMEOUT;
   const end = endOf(sandboxId, context);
   return end === "" ? "" : `at its timeout it is paused${end}`;
 }
@@ -145,6 +157,13 @@ const WITHOUT_ISOLATION =
 /** Services name it by a constant of the clients, which no rule may contain. */
 const ALL_TRAFFIC =
   "Correct the arguments. All traffic is 0.0.0.0/0: names in allow_out need it in deny_out.";
+
+/** A service may leave out of a request what it does not know. */
+const UNCONFIRMED_NETWORK =
+  "the service does not say that programs cannot reach the internet: try it before you rely on it";
+const UNCONFIRMED_ISOLATION =
+  "the service does not confirm the isolation: run no code in it that you distrust";
+const ENDS_AT_TIMEOUT = "the service ends it at its timeout, and does not pause it";
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 

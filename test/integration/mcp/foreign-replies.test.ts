@@ -182,3 +182,42 @@ test.for([
   const characters = [text.length, JSON.stringify(fields).length];
   expect(characters.map((count) => count > LONGEST)).toEqual([false, false]);
 });
+
+test.for([
+  {
+    input: { allow_internet: false },
+    detail: {},
+    fields: { network: undefined, note: /does not say that programs cannot reach the internet/ },
+  },
+  {
+    input: { allow_internet: false },
+    detail: { allowInternetAccess: false },
+    fields: { network: "none", note: /^undefined$/ },
+  },
+  {
+    input: { isolation: "gvisor" },
+    detail: {},
+    fields: { network: "internet", note: /does not confirm the isolation/ },
+  },
+  {
+    input: { isolation: "gvisor" },
+    detail: { isolation: "gvisor" },
+    fields: { network: "internet", note: /^undefined$/ },
+  },
+  {
+    input: { on_timeout: "pause" },
+    detail: { lifecycle: { autoResume: false, onTimeout: "kill" } },
+    fields: { network: "internet", note: /ends it at its timeout, and does not pause it/ },
+  },
+])("a create with $input of a service that answers $detail is told as it is", async (row) => {
+  const body = { ...SANDBOX_DETAIL, sandboxID: "i2", ...row.detail };
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body });
+  });
+  const { fields } = await remote.call("create_sandbox", { sandbox_id: undefined, ...row.input });
+  const { network, note } = row.fields;
+  expect([fields["network"], String(fields["note"])]).toEqual([
+    network,
+    expect.stringMatching(note),
+  ]);
+});
