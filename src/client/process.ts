@@ -61,7 +61,10 @@ export interface ProcessClient {
   /** The output of a running process from now on, and its end; the first event is `start`. */
   connect(pid: number, signal: AbortSignal): AsyncGenerator<ProcessEvent, void>;
   list(signal: AbortSignal): Promise<readonly { readonly pid: number; readonly cmd: string }[]>;
-  /** Sends input in order; returns once the process has taken it or its pipe holds it. */
+  /**
+   * Sends input in order; returns once the process has taken it or its pipe holds it. A process
+   * that never reads is waited for until the signal fires.
+   */
   sendInput(pid: number, chunks: Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
   /** As `sendInput`, for a process on a terminal. */
   typeInput(pid: number, chunks: Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
@@ -107,7 +110,14 @@ export function createProcess(
   const opened: EventClient = streams ?? client;
   async function send(pid: number, input: Input, signal: AbortSignal): Promise<void> {
     const subject = `input of process ${pid}`;
-    const work = { source, isIdempotent: false, subject, options: { signal } };
+    const work = {
+      source,
+      isIdempotent: false,
+      // The reply comes once the process, which may read late, has taken the bytes.
+      isUnlimited: true,
+      subject,
+      options: { signal },
+    };
     const selector = byPid(pid);
     await callUnary(work, (call) => client.streamInput(inputMessages(selector, input), call));
   }

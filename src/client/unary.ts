@@ -11,6 +11,8 @@ export interface UnaryWork {
   /** What is asked for, as the beginning of an error message. */
   readonly subject: string;
   readonly isIdempotent: boolean;
+  /** Whether only the caller's signal ends the wait for the reply. */
+  readonly isUnlimited?: boolean;
 }
 
 export interface UnaryCall {
@@ -46,16 +48,18 @@ async function repeatUnary<T>(
 ): Promise<T> {
   const attempts = work.isIdempotent ? MAX_ATTEMPTS : 1;
   // One for all attempts: a caller waits no longer for two of them.
-  const late = signalAfter(UNARY_TIMEOUT_MS);
-  const signal = AbortSignal.any([work.options.signal, late]);
+  const late = work.isUnlimited === true ? undefined : signalAfter(UNARY_TIMEOUT_MS);
+  const { signal: ended } = work.options;
+  const signal = late === undefined ? ended : AbortSignal.any([ended, late]);
   let failure: SandboxError | undefined;
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     try {
       return await call({ headers: userHeader(work.options.user), signal });
     } catch (error) {
-      failure = late.aborted
-        ? new SandboxError("deadline_exceeded", `${work.subject}: no reply`, { cause: error })
-        : fromRpcError(error, work.subject);
+      failure =
+        late?.aborted === true
+          ? new SandboxError("deadline_exceeded", `${work.subject}: no reply`, { cause: error })
+          : fromRpcError(error, work.subject);
     }
     if (failure.code !== "unavailable") break;
   }

@@ -149,6 +149,13 @@ export class Capture implements ProcessView {
   }
 }
 
+/** A signal that fires when the process has ended or is lost, or with the given one. */
+export function endSignal(capture: Capture, signal: AbortSignal): AbortSignal {
+  const controller = new AbortController();
+  void capture.ended(signal).finally(() => controller.abort());
+  return controller.signal;
+}
+
 /** A signal that fires after `ms` of the given clock. */
 export function timeLimit(clock: Clock, ms: number, signal: AbortSignal): AbortSignal {
   const controller = new AbortController();

@@ -6,7 +6,7 @@ import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
-import { timeLimit, type Capture } from "../../output/capture.ts";
+import { endSignal, timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
@@ -139,7 +139,7 @@ async function feed(capture: Capture, cell: Cell, context: ToolContext): Promise
   const { code, language, context: name, timeout_seconds: timeout } = cell.params;
   const { folder } = cell;
   const request = JSON.stringify({ code, language, context: name ?? null, folder, timeout });
-  const { signal } = context.state;
+  const signal = endSignal(capture, context.state.signal);
   try {
     const chunks = chunksOf(Buffer.from(request), STDIN_CHUNK_BYTES);
     await sandbox.process.sendInput(pid, chunks, signal);

@@ -6,7 +6,7 @@ import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { timeLimit, type Capture } from "../../output/capture.ts";
+import { endSignal, timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
@@ -167,7 +167,7 @@ async function startProcess(
 async function feed(capture: Capture, params: Params, context: ToolContext): Promise<void> {
   if (params.stdin === undefined) return;
   const { sandbox, pid } = capture;
-  const { signal } = context.state;
+  const signal = endSignal(capture, context.state.signal);
   try {
     const chunks = chunksOf(Buffer.from(params.stdin), STDIN_CHUNK_BYTES);
     if (params.pty) return await sandbox.process.typeInput(pid, chunks, signal);
