@@ -4,6 +4,7 @@ import type { Sandbox } from "../client/envd.ts";
 import type { TerminalSize } from "../client/process.ts";
 import { chunksOf } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
+import { formatProcessId } from "../output/capture.ts";
 
 /** Below the message limit of services. */
 const CHUNK_BYTES = 256 * 1024;
@@ -17,16 +18,46 @@ export interface InputTarget {
   readonly signal: AbortSignal;
 }
 
-/** Writes bytes in order. @throws SandboxError not_found, internal, resource_exhausted */
-export async function writeInput(target: InputTarget, bytes: Buffer): Promise<void> {
-  const { sandbox, pid, signal } = target;
-  try {
-    await sandbox.process.sendInput(pid, chunksOf(bytes, CHUNK_BYTES), signal);
-  } catch (error) {
-    // The daemon refuses the first chunk, so nothing is written twice.
-    if (!hasTerminal(error)) throw error;
-    await sandbox.process.typeInput(pid, chunksOf(bytes, CHUNK_BYTES), signal);
+/**
+ * Writes bytes in order, each chunk with a call of its own: the daemon keeps a chunk for a process
+ * that does not read, also when the wait for it ends.
+ * @throws SandboxError not_found, internal, resource_exhausted, deadline_exceeded with the number of
+ * bytes that the daemon has, when `late` fires first
+ */
+export async function writeInput(
+  target: InputTarget,
+  bytes: Buffer,
+  late: AbortSignal,
+): Promise<void> {
+  const signal = AbortSignal.any([target.signal, late]);
+  let givenBytes = 0;
+  for (const chunk of chunksOf(bytes, CHUNK_BYTES)) {
+    givenBytes += chunk.length;
+    try {
+      await writeChunk({ ...target, signal }, chunk);
+    } catch (error) {
+      if (!late.aborted || target.signal.aborted) throw error;
+      const message = `${formatProcessId(target.pid)} has not read its input yet`;
+      const hint = unreadHint(givenBytes, bytes.length);
+      throw new SandboxError("deadline_exceeded", message, { cause: error, hint });
+    }
   }
+}
+
+async function writeChunk({ sandbox, pid, signal }: InputTarget, chunk: Buffer): Promise<void> {
+  try {
+    await sandbox.process.sendInput(pid, [chunk], signal);
+  } catch (error) {
+    if (!hasTerminal(error)) throw error;
+    await sandbox.process.typeInput(pid, [chunk], signal);
+  }
+}
+
+function unreadHint(givenBytes: number, allBytes: number): string {
+  const repeat = "It gets them when it reads: do not send them again. The input is still open.";
+  if (givenBytes === allBytes) return `All ${allBytes} bytes wait for it. ${repeat}`;
+  const rest = "Send only the rest, once it has read.";
+  return `The first ${givenBytes} of ${allBytes} bytes wait for it. ${repeat} ${rest}`;
 }
 
 /** Ends the input after `written`. @throws SandboxError not_found, internal */

@@ -5,6 +5,7 @@ import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
   requirePid,
+  timeLimit,
   type ProcessState,
   type ProcessView,
 } from "../../output/capture.ts";
@@ -27,6 +28,10 @@ import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;
 const MAX_OUTPUT_BYTES = 30_000;
+/** How long a process may take to read; a host's own limit, 60 s in most, comes later. */
+const MAX_WRITE_MS = 40_000;
+/** Of the write and the wait for the output together. */
+const MAX_CALL_MS = 50_000;
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -66,6 +71,7 @@ export const sendInput = defineTool({
     const process = isFollowed ? await findProcess(sandboxId, processId, context) : undefined;
     requireRunning(process, context);
     const cursor = process?.output.totalBytes ?? 0;
+    const startedMs = context.clock.elapsed();
     await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
     const facts = [
       `sent ${bytes.length} bytes to ${processId}`,
@@ -73,7 +79,8 @@ export const sendInput = defineTool({
     ];
     if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
     const { clock, signal } = context;
-    const waitMs = params.wait_seconds * 1_000;
+    const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
+    const waitMs = Math.min(params.wait_seconds * 1_000, leftMs);
     await followInput(process, { clock, signal, cursor, input: bytes, waitMs });
     const { output, state } = process;
     const isRunning = state.kind === "running";
@@ -113,7 +120,10 @@ async function write(
   if (cols !== undefined && rows !== undefined) {
     await explained(resizeTerminal(target, { cols, rows }), target, context);
   }
-  if (bytes.length > 0) await explained(writeInput(target, bytes), target, context);
+  if (bytes.length > 0) {
+    const late = timeLimit(context.clock, MAX_WRITE_MS, context.signal);
+    await explained(writeInput(target, bytes, late), target, context);
+  }
   if (close) await explained(endInput(target, bytes), target, context);
 }
 

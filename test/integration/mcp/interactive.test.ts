@@ -1,6 +1,9 @@
 /** Conversations with programs: terminals, REPLs, and input whose answer comes with the reply. */
 
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
 async function start(world: McpWorld, input: object) {
@@ -116,4 +119,30 @@ test("output without an end is bounded, and goes on at the cursor", async () => 
   expect(text).toMatch(/[0-9]+ bytes more/);
   const next = await world.call("get_process_output", { ...process, cursor });
   expect(next.text).toContain("--- stdout\ny\n");
+});
+
+test("input that is not read ends the call within its time, and the reply counts what waits", async () => {
+  const clock = createFakeClock(Date.now());
+  await using world = await startMcpWorld(clock);
+  const go = join(world.folder, "go");
+  const starting = start(world, {
+    cmd: "/bin/sh",
+    args: ["-c", `until [ -e ${go} ]; do sleep 0.05; done; wc -c`],
+    keep_stdin_open: true,
+    wait_seconds: 7,
+  });
+  await expect.poll(() => clock.isAwaited(7_000)).toBe(true);
+  await clock.advance(7_000);
+  const { process, send } = await starting;
+  const sending = send("x".repeat(600_000), { wait_seconds: 2 });
+  await expect.poll(() => clock.isAwaited(40_000)).toBe(true);
+  await clock.advance(40_000);
+  const { text } = await sending;
+  const waiting = Number(/ The first ([0-9]+) of 600000 bytes wait for it\. /.exec(text)?.[1]);
+  expect(text).toMatch(/^deadline_exceeded: p_[0-9]+ has not read its input yet\. /);
+  await writeFile(go, "");
+  const rest = "x".repeat(600_000 - waiting);
+  expect((await send(rest, { close: true })).text).toContain("stdin is closed");
+  const whole = await world.call("get_process_output", { ...process, wait_seconds: 10 });
+  expect(whole.text).toMatch(/^exit_code: 0 [^]*\n600000\n/);
 });
