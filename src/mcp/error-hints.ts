@@ -37,7 +37,7 @@ export async function goneError(
   return new SandboxError("not_found", message, { cause, hint: goneHint(suggest) });
 }
 
-export function goneHint(suggest: Suggest): string {
+function goneHint(suggest: Suggest): string {
   const list = suggest("list_sandboxes", "Call list_sandboxes to see which live.");
   const create = suggest("create_sandbox", "Call create_sandbox for a new one.");
   return sentences([list, create]);

@@ -3,7 +3,6 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
-import { goneHint, withHints } from "../error-hints.ts";
 import { asleepNote, expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { OF_SESSION, recordReply } from "../respond.ts";
@@ -34,8 +33,7 @@ export const getSandboxUrl = defineTool({
   annotations: { ...READ_ONLY, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, port }, context) {
     const { service, signal, suggest } = context;
-    const getting = service.control.get(sandboxId, signal);
-    const detail = await withHints(getting, { not_found: goneHint(suggest) });
+    const detail = await service.control.get(sandboxId, signal);
     const address = await service.portAddress(sandboxId, port);
     if (address === undefined) {
       const message = "this sandbox service has no address that others can reach";

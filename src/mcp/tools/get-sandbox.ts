@@ -1,7 +1,6 @@
 /** Tool: state, expiry and size of a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { goneHint, withHints } from "../error-hints.ts";
 import { lifeField, networkWord, sizeFields } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
@@ -40,8 +39,7 @@ export const getSandbox = defineTool({
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId }, context) {
     const { service, signal, suggest } = context;
-    const getting = service.control.get(sandboxId, signal);
-    const detail = await withHints(getting, { not_found: goneHint(suggest) });
+    const detail = await service.control.get(sandboxId, signal);
     const { metadata = {}, network, lifecycle, allowInternetAccess, missingAbilities } = detail;
     const host = service.portHost(detail.sandboxID, "{port}");
     return recordReply({

@@ -26,6 +26,17 @@ test("a sandbox that was killed, one that expired, and one that never was", asyn
   expect(await read("i0000000000000000000")).toEqual(gone(UNKNOWN));
 });
 
+test.for([
+  { tool: "get_sandbox", input: {} },
+  { tool: "get_sandbox_url", input: { port: 80 } },
+])("$tool says why a sandbox ended", async ({ tool, input }) => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  await world.call("kill_sandbox", { sandbox_id });
+  const { text } = await world.call(tool, { sandbox_id, ...input });
+  expect(text).toEqual(gone("killed"));
+});
+
 const record = (service: string, fields: object = {}, message = "Sandbox stopped") => ({
   timestamp: new Date(0).toISOString(),
   message,
