@@ -126,7 +126,7 @@ export function stateFact(state: ProcessState): string {
     case "ended":
       return `exit_code: ${state.exitCode}${signalOf(state)}`;
     case "timed_out":
-      return "status: killed at timeout_seconds";
+      return "status: killed at timeout_seconds (not its children)";
     case "lost":
       return `status: connection lost (${state.error.code})`;
     case "unwatched":

@@ -77,7 +77,7 @@ const input = z.strictObject({
     .min(0)
     .max(MAX_TIMEOUT_SECONDS)
     .default(0)
-    .describe("The process is killed after this time; 0: never."),
+    .describe("The process (not its children) is killed after this time; 0: never."),
   max_output_bytes: z
     .int()
     .min(1_000)
@@ -182,7 +182,8 @@ async function feed(capture: Capture, params: Params, context: ToolContext): Pro
 /** Ends the process of a cancelled call, which has no reply that names it. */
 async function cancel(capture: Capture, params: Params, context: ToolContext): Promise<never> {
   if (!params.detach) await context.state.captures.terminate(capture);
-  throw new SandboxError("canceled", `run_process was cancelled; ${capture.processId} was ended`);
+  const outcome = params.detach ? "goes on" : "was ended";
+  throw new SandboxError("canceled", `run_process was cancelled; ${capture.processId} ${outcome}`);
 }
 
 function reply(ended: {

@@ -1,6 +1,6 @@
 /** Processes through the tools: results, waits, handles, progress, cancellation, bounded output. */
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
 /** A shell without the profile of a login shell. */
@@ -213,6 +213,7 @@ test("a cancelled call ends its process, even one that ignores SIGTERM", async (
 
 test("a cancelled call leaves a detached process alone", async () => {
   await using world = await startMcpWorld();
+  const logged = vi.spyOn(world.state.log, "info");
   const sandboxId = await world.createSandbox();
   const controller = new AbortController();
   const pids: string[] = [];
@@ -230,13 +231,17 @@ test("a cancelled call leaves a detached process alone", async () => {
   const process = { sandbox_id: sandboxId, process_id: pids[0] ?? "" };
   const { text } = await world.call("get_process_output", { ...process, wait_seconds: 1 });
   expect(text).toMatch(/^status: running/);
+  const err = expect.objectContaining({
+    message: `run_process was cancelled; ${pids[0]} goes on`,
+  });
+  expect(logged).toHaveBeenCalledWith(expect.objectContaining({ err }), "tool.run_process");
   await world.call("send_signal", { ...process, signal: "SIGKILL" });
 });
 
 test("a process is killed at its own time limit", async () => {
   await using world = await startMcpWorld();
   const { outcome } = await start(world, "echo a; exec sleep 60", { timeout_seconds: 1 });
-  expect(outcome.text).toMatch(/^status: killed at timeout_seconds \|/);
+  expect(outcome.text).toMatch(/^status: killed at timeout_seconds \(not its children\) \|/);
   expect(outcome.text).toContain("--- stdout\na\n");
   await expect.poll(() => isAlive(processIdOf(outcome.text))).toBe(false);
 });
