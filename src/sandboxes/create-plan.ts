@@ -2,10 +2,11 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
-import type { ContainerLimits, ContainerSpec } from "../engine/engine.ts";
-import type { BuildRecord, SandboxRecord } from "../store/store.ts";
+import type { ContainerSpec } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { templateMissing } from "../wire/messages.ts";
+import { limitsOf } from "./build-limits.ts";
 import type { Services, Tenant, Limits } from "./context.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
 import type { CreateOptions } from "./sandbox.ts";
@@ -22,12 +23,6 @@ export interface CreateInput {
   readonly plan: CreatePlan;
   readonly intent: SandboxRecord;
   readonly spec: ContainerSpec;
-}
-
-/** The limits of the service, except those that the template sets. */
-function limitsOf({ limits }: Pick<Limits, "limits">, { setup }: BuildRecord): ContainerLimits {
-  const { cpus = limits.cpus, memoryMb = limits.memoryMb } = setup ?? {};
-  return { ...limits, cpus, memoryMb };
 }
 
 /** The row of a sandbox that is about to be started. */
@@ -60,7 +55,7 @@ export function toStartingRecord(
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,
-    limits: limitsOf(context, resolved.build),
+    limits: limitsOf(context.limits, resolved.build),
     allowsInternet: options.allowsInternet ?? null,
     network: options.network ?? null,
     metadata: options.metadata ?? null,

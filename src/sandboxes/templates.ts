@@ -5,6 +5,7 @@ import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { TemplateBuildRecord } from "../store/build-records.ts";
 import type { BuildRecord, BuildTag, Store, TemplateRecord } from "../store/store.ts";
+import { limitsOf } from "./build-limits.ts";
 import {
   registerBuiltIn,
   toStoredLayer,
@@ -116,7 +117,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     peek,
     builds: (template, page) =>
       paginate(
-        [...store.builds.ofTemplate(template.templateId), ...unmade(options, template)],
+        [...made(options, template), ...unmade(options, template)],
         { positionOf: ({ createdAtMs, buildId }) => ({ atMs: createdAtMs, id: buildId }) },
         page,
       ),
@@ -125,7 +126,10 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .all()
         .filter((template) => isListed(options, template))
         .toSorted((left, right) => comparePositions(positionOf(left), positionOf(right), "asc"))
-        .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
+        .map((template) => ({
+          template,
+          builds: made(options, template).filter(({ status }) => status === "ready"),
+        })),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const erase = () => eraseTemplate(store, templateId);
@@ -168,8 +172,11 @@ function unmade({ store, limits }: TemplatesOptions, { templateId }: TemplateRec
     }));
 }
 
-function readyBuilds(store: Store, templateId: string): BuildRecord[] {
-  return store.builds.ofTemplate(templateId).filter((build) => build.status === "ready");
+/** Builds that have made something, with the limits that a sandbox of theirs gets now. */
+function made(options: TemplatesOptions, { templateId }: TemplateRecord): BuildRecord[] {
+  return options.store.builds
+    .ofTemplate(templateId)
+    .map((build) => ({ ...build, limits: limitsOf(options.limits, build) }));
 }
 
 /**

@@ -100,4 +100,9 @@ test("cpus and memory of a template hold for its sandboxes", async () => {
     memoryMB: 256,
     diskSizeMB: 2048,
   });
+  const size = expect.objectContaining({ cpuCount: 1, memoryMB: 256, diskSizeMB: 2048 });
+  expect((await world.service.call({ path: "/templates" })).body).toContainEqual(size);
+  expect((await world.service.call({ path: "/templates/server" })).body).toMatchObject({
+    builds: [size],
+  });
 });
