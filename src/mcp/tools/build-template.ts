@@ -29,7 +29,9 @@ const step = z.strictObject({
     .string()
     .min(1)
     .max(MAX_VALUE_CHARACTERS)
-    .describe("run: command; env: NAME=value; workdir: path; user: name."),
+    .describe(
+      "run: command; env: NAME=value; workdir: path; user: name, root to install packages.",
+    ),
 });
 
 const input = z.strictObject({

@@ -53,7 +53,9 @@ const input = z.strictObject({
     .max(MAX_ARGUMENTS)
     .optional()
     .describe("Arguments, passed literally; without any cmd is run by bash -l -c."),
-  cwd: pathInput("Working directory; default: the user's home.").optional(),
+  cwd: pathInput(
+    "Working directory; default: that of the template, mostly the user's home.",
+  ).optional(),
   user: userInput(),
   env: pairsInput("Environment variables of this process, 96 KiB in all.", ENVIRONMENT_BOUNDS),
   stdin: z
