@@ -6,7 +6,8 @@ import { z } from "../common/schema.ts";
 /** A line of a file that matches, or one near it. */
 export interface FoundLine {
   readonly path: string;
-  readonly line: number;
+  /** Undefined for a line whose record was cut: its text is empty then. */
+  readonly line: number | undefined;
   readonly text: string;
   readonly isMatch: boolean;
 }
@@ -17,7 +18,7 @@ export interface FoundEvents {
   fileEnd(isBinary: boolean): void;
 }
 
-/** One record with its path; what exceeds this is discarded. */
+/** One record with its path; what exceeds this is discarded. A reply says so of a match. */
 const MAX_RECORD_BYTES = 1024 * 1024;
 /** A line of minified code is longer than all that is read of it. */
 const MAX_LINE_BYTES = 400;
@@ -92,7 +93,11 @@ const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema]);
 export function createRipgrepReader(events: FoundEvents): (chunk: Uint8Array) => void {
   return createRecordReader([NEWLINE], ([record]) => {
     const parsed = recordSchema.safeParse(toJson(record)).data;
-    if (parsed === undefined) return;
+    if (parsed === undefined) {
+      const path = pathOfCutMatch(record);
+      if (path !== undefined) events.found({ path, line: undefined, text: "", isMatch: true });
+      return;
+    }
     if (parsed.type === "end") {
       events.fileEnd(parsed.data.binary_offset !== null);
       return;
@@ -111,6 +116,16 @@ function toJson(record: Buffer | undefined): unknown {
     // A record that was cut is no JSON; the line is too long to be shown.
     return undefined;
   }
+}
+
+/** The path stands first in a record, and is longest with an escape for each of its bytes. */
+const MAX_PATH_BYTES = 32 * 1024;
+const CUT_MATCH = /^\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\})/;
+
+/** The file of a match whose record was cut; undefined for any other record. */
+function pathOfCutMatch(record: Buffer | undefined): string | undefined {
+  const [, path = ""] = CUT_MATCH.exec(record?.toString("utf8", 0, MAX_PATH_BYTES) ?? "") ?? [];
+  return dataSchema.safeParse(toJson(Buffer.from(path))).data?.toString("utf8");
 }
 
 /** Reads what `grep -nHZ` prints: a path, NUL, a number, a colon or a dash, and the line. */

@@ -109,14 +109,20 @@ function stopFact({ stopped }: SearchResult, limit: number): string | undefined 
 
 /** Lines by file: a number and a colon before a match, a number and a dash before its context. */
 function partsOf(lines: readonly FoundLine[]): QuotedPart[] {
-  const parts: string[] = [];
+  const parts: QuotedPart[] = [];
+  let text = "";
   let before: FoundLine | undefined;
-  for (const line of lines) {
-    const isSameFile = before?.path === line.path;
-    if (!isSameFile) parts.push(`file: ${quoteName(line.path)}\n`);
-    else if (before !== undefined && line.line > before.line + 1) parts.push("...\n");
-    parts.push(`${line.line}${line.isMatch ? ":" : "-"} ${oneLine(line.text)}\n`);
-    before = line;
+  for (const found of lines) {
+    const { path, line, isMatch } = found;
+    if (before?.path !== path) text += `file: ${quoteName(path)}\n`;
+    else if (line !== undefined && line > (before.line ?? line) + 1) text += "...\n";
+    if (line === undefined) {
+      parts.push(text, { note: TOO_LONG });
+      text = "";
+    } else text += `${line}${isMatch ? ":" : "-"} ${oneLine(found.text)}\n`;
+    before = found;
   }
-  return parts.length === 0 ? [] : [parts.join("")];
+  return [...parts, text].filter((part) => part !== "");
 }
+
+const TOO_LONG = "[… a matching line of about 1 MB or more is not shown …]";

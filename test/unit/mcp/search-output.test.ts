@@ -1,7 +1,12 @@
-/** What programs that search files print, however it comes. */
+/** What programs that search files print, as the reader of a search takes it, however it comes. */
 
 import { expect, test } from "vitest";
-import { createGrepReader, createNameReader } from "../../../src/mcp/search-output.ts";
+import {
+  createGrepReader,
+  createNameReader,
+  createRipgrepReader,
+  type FoundLine,
+} from "../../../src/mcp/search-output.ts";
 
 test("records that come byte by byte are those that come at once", () => {
   const text = Buffer.from("/a\u00003:one\n/b\u000012-two\n");
@@ -27,4 +32,49 @@ test("a long record that comes byte by byte takes little more memory than its by
   expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
   read(Buffer.of(0));
   expect(names.map(({ length }) => length)).toEqual([1_000_000]);
+});
+
+/** A line as `rg --json` prints it, with its match where it is told. */
+function record(path: object, text: string, start: number): string {
+  const data = {
+    path,
+    lines: { text },
+    line_number: 1,
+    absolute_offset: 0,
+    submatches: [{ match: { text: "alpha" }, start, end: start + 5 }],
+  };
+  return `${JSON.stringify({ type: "match", data })}\n`;
+}
+
+const END = { type: "end", data: { binary_offset: null } };
+
+/** What a reader finds in an output that comes in chunks. */
+function read(output: string): readonly (FoundLine | "end")[] {
+  const found: (FoundLine | "end")[] = [];
+  const take = createRipgrepReader({
+    found: (line) => found.push(line),
+    fileEnd: () => found.push("end"),
+  });
+  const bytes = Buffer.from(output);
+  for (let start = 0; start < bytes.length; start += 65_536) {
+    take(bytes.subarray(start, start + 65_536));
+  }
+  return found;
+}
+
+const LONG = `${"x".repeat(2_000_000)}alpha\n`;
+
+test.for([
+  { name: "text", path: { text: '/a "b" \\ c' }, told: '/a "b" \\ c' },
+  { name: "bytes", path: { bytes: Buffer.from("/bytes").toString("base64") }, told: "/bytes" },
+])("a match on a line that is too long counts, with a path of $name", ({ path, told }) => {
+  const output = `${record(path, LONG, 2_000_000)}${JSON.stringify(END)}\n`;
+  expect(read(output)).toEqual([{ path: told, line: undefined, text: "", isMatch: true }, "end"]);
+});
+
+test("a line that is too long and only near a match is left out, and the next one is whole", () => {
+  const near = record({ text: "/a" }, LONG, 0).replace('"match"', '"context"');
+  expect(read(`${near}${record({ text: "/a" }, "alpha\n", 0)}`)).toEqual([
+    { path: "/a", line: 1, text: "alpha", isMatch: true },
+  ]);
 });
