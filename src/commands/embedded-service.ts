@@ -28,7 +28,7 @@ import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
-import { claimInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
+import { claimInstance, holdInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
 
 const INSTANCE_BYTES = 4;
@@ -102,7 +102,8 @@ export interface EmbeddedService extends PrivateListener, AsyncDisposable {
 /**
  * Starts a service; its listener opens first and answers 503 until everything else is started.
  * @throws SandboxError failed_precondition when an instance of this name runs already, or the
- * database of the home was lost, unavailable when an address cannot be opened.
+ * database of the home was lost, unavailable when an address cannot be opened, or when an earlier
+ * process of this name does not end.
  */
 export async function startEmbeddedService(
   options: EmbeddedServiceOptions,
@@ -110,8 +111,9 @@ export async function startEmbeddedService(
   const { home, log, engine, maxSandboxes, clock = createSystemClock() } = options;
   const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
   await using stack = new AsyncDisposableStack();
-  // The lock is held from the check whether an instance runs until its own listener is open.
   const isNamed = options.instance !== undefined;
+  if (isNamed) stack.use(await holdInstance(home, instance));
+  // The lock is held from the check whether an instance runs until its own listener is open.
   await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
   const apiKey = await claimInstance(home, instance);
   stack.defer(() => leaveInstance(home, instance, isNamed));
@@ -147,12 +149,8 @@ export async function startEmbeddedService(
     }),
   );
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
-  const gateway = createGateway({
-    sandboxes,
-    keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
-    clock,
-    log,
-  });
+  const known = { isKey: (text: string) => keys.teamOf(text) !== undefined, given: keys.given };
+  const gateway = createGateway({ sandboxes, keys: known, clock, log });
   const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
   const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
   const metrics = options.hasMetrics ? createServiceMetrics(metered) : undefined;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere, writeWhole } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
-import { holdLock } from "../engine/host/lock.ts";
+import { holdLock, tryLock } from "../engine/host/lock.ts";
 import { newKey } from "../sandboxes/keys.ts";
 import {
   controlSocketPath,
@@ -18,16 +18,32 @@ import { forgetAddress } from "./serve-address.ts";
 /** Of an instance with a fixed name, while it is taken or left. */
 export const INSTANCE_LOCK = "instance";
 const LEAVING = { timeoutMs: 2_000 } as const;
+/** Requests under way have 8 s at the end of a service, what it cleans up the rest. */
+const STOPPING_MS = 30_000;
+const LOOK_EVERY_SECONDS = 1;
+
+/**
+ * Makes this process the only one of its name, until it has left everything: one that stops takes no
+ * connections any more, but still has the containers and their guardian.
+ * @throws SandboxError failed_precondition when one runs, unavailable when one does not end
+ */
+export async function holdInstance(home: string, instance: string): Promise<AsyncDisposable> {
+  const startedMs = performance.now();
+  while (performance.now() - startedMs < STOPPING_MS) {
+    await requireNoOther(home, instance);
+    const held = await tryLock(home, "service", LOOK_EVERY_SECONDS);
+    if (held !== undefined) return held;
+  }
+  throw new SandboxError("unavailable", `instance ${instance} in ${home} has not ended`, {
+    hint: "end its process, or use another --home",
+  });
+}
 
 /** Makes the folder of the instance and its key. */
 export async function claimInstance(home: string, instance: string): Promise<string> {
   const directory = instanceDirectory(home, instance);
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  if (await isAlive(home, instance)) {
-    throw new SandboxError("failed_precondition", `instance ${instance} runs already in ${home}`, {
-      hint: "stop it, or use another --home",
-    });
-  }
+  await requireNoOther(home, instance);
   // The address of an earlier process of this name, which was killed.
   await forgetAddress(home, instance);
   const path = join(directory, "token");
@@ -37,6 +53,13 @@ export async function claimInstance(home: string, instance: string): Promise<str
   const key = newKey();
   await writeWhole(path, key);
   return key;
+}
+
+async function requireNoOther(home: string, instance: string): Promise<void> {
+  if (!(await isAlive(home, instance))) return;
+  throw new SandboxError("failed_precondition", `instance ${instance} runs already in ${home}`, {
+    hint: "stop it, or use another --home",
+  });
 }
 
 /**

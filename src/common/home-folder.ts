@@ -23,7 +23,7 @@ const BESIDE_DATABASE: ReadonlySet<string> = new Set([`${DATABASE}-logs`, "layer
 const OF_FILE_SYSTEM = /^(?:lost\+found|\.nfs[0-9a-f]+)$/;
 
 const OWN_LOCK =
-  /^(?:authority|base|daemon|host|image|image-[0-9a-f]+|instance|interpreter|namespace|probe|reclaim|store|volumes)\.lock$/;
+  /^(?:authority|base|daemon|host|image|image-[0-9a-f]+|instance|interpreter|namespace|probe|reclaim|service|store|volumes)\.lock$/;
 
 /**
  * What a home may have before it has a database, with what is in it. Names that other programs use

@@ -6,8 +6,9 @@ import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
+import { tryLock } from "../../src/engine/host/lock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
-import { reclaim } from "../../src/sandboxes/reclaim.ts";
+import { isAlive, reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startEchoServer } from "../support/echo.ts";
 import { createHeldEngine } from "../support/held-engine.ts";
@@ -53,6 +54,32 @@ test("a named instance runs once", async () => {
     code: "failed_precondition",
   });
   expect((await service.call({ path: "/sandboxes" })).status).toBe(200);
+});
+
+test("a named instance starts once the one that stops has ended", async () => {
+  await using home = await makeTempFolder();
+  const engine = createHeldEngine();
+  const options = { home: home.path, instance: "serve" };
+  await using first = await startTestService({
+    ...options,
+    engine: engine.engine,
+    graceMs: 20_000,
+  });
+  const { sandboxID } = await first.create();
+  using held = engine.hold("pause");
+  const pause = first.call({ method: "POST", path: `/sandboxes/${sandboxID}/pause` });
+  await held.reached;
+  const order: string[] = [];
+  const ending = first.embedded[Symbol.asyncDispose]().then(() => order.push("ended"));
+  await expect.poll(() => isAlive(home.path, "serve")).toBe(false);
+  expect(await tryLock(home.path, "service")).toBeUndefined();
+  const starting = startTestService(options).finally(() => order.push("started"));
+  held[Symbol.dispose]();
+  expect((await pause).status).toBe(204);
+  await using second = await starting;
+  await ending;
+  expect(order).toEqual(["ended", "started"]);
+  expect((await second.call({ path: "/sandboxes" })).status).toBe(200);
 });
 
 test("what a dead instance left is removed, what a living one has is not", async () => {

@@ -24,6 +24,7 @@ export const LOCK_NAMES = [
   "interpreter",
   "authority",
   "image",
+  "service",
   "store",
   "volumes",
 ] as const;
