@@ -8,6 +8,7 @@ import type { Config } from "../config.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { readFacts } from "../images/add-image.ts";
 import type { UnpackedImage } from "../images/images.ts";
+import { limitsOf } from "../sandboxes/build-limits.ts";
 import { pruneImages } from "../sandboxes/image-templates.ts";
 import { removeLayers, toLayers } from "../sandboxes/layer-folders.ts";
 import { lookUp, requireReference } from "../sandboxes/resolve-template.ts";
@@ -50,13 +51,14 @@ export async function showTemplate(config: Config, name: string): Promise<number
   const { template, build, image } = await findTemplate(config, store, name);
   const tags = store.builds.tags(template.templateId).map(({ tag }) => tag);
   const { setup } = build;
+  const { cpus, memoryMb } = limitsOf(config.limits, build);
   const lines: (readonly [string, string | number])[] = [
     ["name", template.name ?? template.templateId],
     ["id", template.templateId],
     ["kind", template.kind],
     ["tags", tags.join(" ")],
     ["created", new Date(build.createdAtMs).toISOString()],
-    ["size", `${build.limits.cpus} CPU, ${build.limits.memoryMb} MB`],
+    ["size", `${cpus} CPU, ${memoryMb} MB`],
     ["layers", build.layers.length],
     ["user", quoteName(build.defaultUser)],
     ["work directory", quoteName(build.defaultWorkdir)],

@@ -9,6 +9,7 @@ import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { createBuildProgress } from "../engine/templates/base-progress.ts";
 import { INTERPRETER_TEMPLATE } from "../engine/templates/interpreter.ts";
+import { limitsOf } from "../sandboxes/build-limits.ts";
 import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findBase } from "./base-layers.ts";
@@ -78,8 +79,9 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   for (const { templateId, name, kind, createdAtMs } of templates) {
     const createdAt = new Date(createdAtMs).toISOString();
     const build = store.builds.ofTemplate(templateId).find(({ status }) => status === "ready");
-    const { limits, setup } = build ?? {};
-    const size = limits === undefined ? "not built" : `${limits.cpus} CPU ${limits.memoryMb} MB`;
+    const { setup } = build ?? {};
+    const { cpus, memoryMb } = limitsOf(config.limits, { setup });
+    const size = build === undefined ? "not built" : `${cpus} CPU ${memoryMb} MB`;
     const start = setup?.startCommand ? `  ${quoteUntrusted(setup.startCommand)}` : "";
     const line = `${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}  ${size}${start}`;
     process.stdout.write(`${line}\n`);
