@@ -42,7 +42,11 @@ function setUp() {
       },
     });
   });
-  const process = createProcess(transport, { source: SOURCE, clock: createSystemClock() });
+  const process = createProcess(transport, {
+    source: SOURCE,
+    clock: createSystemClock(),
+    plain: transport,
+  });
   return { process, taken, answer };
 }
 
