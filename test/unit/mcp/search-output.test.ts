@@ -49,7 +49,7 @@ function record(path: object, text: string, start: number): string {
 const END = { type: "end", data: { binary_offset: null } };
 
 /** What a reader finds in an output that comes in chunks. */
-function read(output: string): readonly (FoundLine | "end")[] {
+function readAll(output: string): readonly (FoundLine | "end")[] {
   const found: (FoundLine | "end")[] = [];
   const take = createRipgrepReader({
     found: (line) => found.push(line),
@@ -69,12 +69,15 @@ test.for([
   { name: "bytes", path: { bytes: Buffer.from("/bytes").toString("base64") }, told: "/bytes" },
 ])("a match on a line that is too long counts, with a path of $name", ({ path, told }) => {
   const output = `${record(path, LONG, 2_000_000)}${JSON.stringify(END)}\n`;
-  expect(read(output)).toEqual([{ path: told, line: undefined, text: "", isMatch: true }, "end"]);
+  expect(readAll(output)).toEqual([
+    { path: told, line: undefined, text: "", isMatch: true },
+    "end",
+  ]);
 });
 
 test("a line that is too long and only near a match is left out, and the next one is whole", () => {
   const near = record({ text: "/a" }, LONG, 0).replace('"match"', '"context"');
-  expect(read(`${near}${record({ text: "/a" }, "alpha\n", 0)}`)).toEqual([
+  expect(readAll(`${near}${record({ text: "/a" }, "alpha\n", 0)}`)).toEqual([
     { path: "/a", line: 1, text: "alpha", isMatch: true },
   ]);
 });
