@@ -21,8 +21,8 @@ export interface InputTarget {
 /**
  * Writes bytes in order, each chunk with a call of its own: the daemon keeps a chunk for a process
  * that does not read, also when the wait for it ends.
- * @throws SandboxError not_found, internal, resource_exhausted, deadline_exceeded with the number of
- * bytes that the daemon has, when `late` fires first
+ * @throws SandboxError not_found, internal, resource_exhausted, unavailable, deadline_exceeded when
+ * `late` fires first; its hint has the number of bytes that must not be sent again
  */
 export async function writeInput(
   target: InputTarget,
@@ -30,17 +30,21 @@ export async function writeInput(
   late: AbortSignal,
 ): Promise<void> {
   const signal = AbortSignal.any([target.signal, late]);
-  let givenBytes = 0;
+  let takenBytes = 0;
   for (const chunk of chunksOf(bytes, CHUNK_BYTES)) {
-    givenBytes += chunk.length;
     try {
       await writeChunk({ ...target, signal }, chunk);
     } catch (error) {
-      if (!late.aborted || target.signal.aborted) throw error;
-      const message = `${formatProcessId(target.pid)} has not read its input yet`;
-      const hint = unreadHint(givenBytes, bytes.length);
-      throw new SandboxError("deadline_exceeded", message, { cause: error, hint });
+      if (late.aborted && !target.signal.aborted) {
+        const message = `${formatProcessId(target.pid)} has not read its input yet`;
+        const hint = unreadHint(takenBytes + chunk.length, bytes.length);
+        throw new SandboxError("deadline_exceeded", message, { cause: error, hint });
+      }
+      if (takenBytes === 0 || !(error instanceof SandboxError)) throw error;
+      const hint = takenHint(takenBytes, bytes.length);
+      throw new SandboxError(error.code, error.message, { cause: error, hint });
     }
+    takenBytes += chunk.length;
   }
 }
 
@@ -58,6 +62,12 @@ function unreadHint(givenBytes: number, allBytes: number): string {
   if (givenBytes === allBytes) return `All ${allBytes} bytes wait for it. ${repeat}`;
   const rest = "Send only the rest, once it has read.";
   return `The first ${givenBytes} of ${allBytes} bytes wait for it. ${repeat} ${rest}`;
+}
+
+/** For a fault of a chunk behind others, which a repeat of the whole input would send twice. */
+function takenHint(takenBytes: number, allBytes: number): string {
+  const taken = `The first ${takenBytes} of ${allBytes} bytes reached it: do not send them again.`;
+  return `${taken} Look whether the sandbox and the process run before you send the rest.`;
 }
 
 /** Ends the input after `written`. @throws SandboxError not_found, internal */

@@ -1,0 +1,52 @@
+/** Input whose later chunks do not arrive: what came before must not be sent twice. */
+
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { writeInput } from "../../../src/mcp/process-input.ts";
+import { envelope } from "../../support/raw-call.ts";
+import { startRecorder } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+
+const { signal } = new AbortController();
+const CHUNK_BYTES = 256 * 1024;
+
+/** A service whose daemon takes so many calls of input, and is gone then. */
+async function startDaemon(calls: number) {
+  let taken = 0;
+  const recorder = await startRecorder(({ url }, response) => {
+    if (url !== "/process.Process/StreamInput") {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify(SANDBOX_DETAIL));
+    } else if (taken < calls) {
+      taken += 1;
+      response.writeHead(200, { "content-type": "application/connect+json" });
+      response.end(Buffer.concat([envelope("{}"), envelope("{}", { flags: 2 })]));
+    } else response.writeHead(503).end();
+  });
+  const { url } = recorder;
+  const service = createService({ url, sandboxUrl: url, apiKey: "secret-key" });
+  return {
+    service,
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]();
+      await recorder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test.for([
+  { name: "the first chunk has no count", calls: 0, hint: undefined },
+  {
+    name: "a later chunk counts what came before",
+    calls: 1,
+    hint: expect.stringMatching(/^The first 262144 of 524288 bytes .*do not send them again/),
+  },
+])("the fault of $name", async ({ calls, hint }) => {
+  await using world = await startDaemon(calls);
+  const sandbox = await world.service.attach("i1", signal);
+  const bytes = Buffer.alloc(2 * CHUNK_BYTES, "x");
+  const error = await writeInput({ sandbox, pid: 7, signal }, bytes, signal).catch(
+    (failure: unknown) => failure,
+  );
+  expect(error).toMatchObject({ code: "unavailable", hint });
+});
