@@ -58,7 +58,9 @@ async function writeChunk({ sandbox, pid, signal }: InputTarget, chunk: Buffer):
 }
 
 function unreadHint(givenBytes: number, allBytes: number): string {
-  const repeat = "It gets them when it reads: do not send them again. The input is still open.";
+  // At the end of the input some daemons drop what still waits.
+  const repeat =
+    "It gets them when it reads: do not send them again. The input is still open: close it once they are read.";
   if (givenBytes === allBytes) return `All ${allBytes} bytes wait for it. ${repeat}`;
   const rest = "Send only the rest, once it has read.";
   return `The first ${givenBytes} of ${allBytes} bytes wait for it. ${repeat} ${rest}`;

@@ -142,7 +142,9 @@ test("input that is not read ends the call within its time, and the reply counts
   await clock.advance(40_000);
   const { text } = await sending;
   const waiting = Number(/ The first ([0-9]+) of 600000 bytes wait for it\. /.exec(text)?.[1]);
-  expect(text).toMatch(/^deadline_exceeded: p_[0-9]+ has not read its input yet\. /);
+  expect(text).toMatch(
+    /^deadline_exceeded: p_[0-9]+ has not read its input yet\. .* close it once they are read\. /,
+  );
   await writeFile(go, "");
   const rest = "x".repeat(600_000 - waiting);
   expect((await send(rest, { close: true })).text).toContain("stdin is closed");
