@@ -39,8 +39,8 @@ export interface RpcOptions {
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 /**
- * Of a string in what is told of files: an attribute with all of its bytes escaped. The library takes a size from a string,
- * and a number of millions of digits would take seconds.
+ * Of a string in what is told of files: an attribute with all of its bytes escaped. The library
+ * takes a size from a string, and a number of millions of digits would take seconds.
  */
 const MAX_NAME_BYTES = 524_288;
 
