@@ -72,7 +72,12 @@ export const sendInput = defineTool({
     requireRunning(process, context);
     const cursor = process?.output.totalBytes ?? 0;
     const startedMs = context.clock.elapsed();
-    await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+    try {
+      await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+    } catch (error) {
+      if (!isBroken(error) || bytes.length === 0) throw error;
+      return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
+    }
     const facts = [
       `sent ${bytes.length} bytes to ${processId}`,
       close ? "stdin is closed" : undefined,
@@ -105,6 +110,11 @@ export const sendInput = defineTool({
     return reply;
   },
 });
+
+/** A connection that broke, as by a pause, may have carried the bytes. */
+function isBroken(error: unknown): error is SandboxError {
+  return error instanceof SandboxError && error.code === "unavailable";
+}
 
 function requireSize({ cols, rows }: Params): void {
   if ((cols === undefined) === (rows === undefined)) return;

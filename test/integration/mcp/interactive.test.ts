@@ -151,3 +151,24 @@ test("input that is not read ends the call within its time, and the reply counts
   const whole = await world.call("get_process_output", { ...process, wait_seconds: 10 });
   expect(whole.text).toMatch(/^exit_code: 0 [^]*x599999\n/);
 });
+
+test("input that a pause cut off is not to be sent again unseen", async () => {
+  await using world = await startMcpWorld();
+  const { process, send } = await start(world, {
+    cmd: "/bin/sh",
+    args: ["-c", "dd bs=1 count=1; exec sleep 60"],
+    keep_stdin_open: true,
+  });
+  const sending = send("x".repeat(200_000));
+  await expect
+    .poll(async () => (await world.call("get_process_output", process)).text)
+    .toContain("--- stdout\nx\n");
+  await world.call("pause_sandbox", { sandbox_id: process.sandbox_id });
+  const { isError, text } = await sending;
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(
+      /^failed_precondition: sandbox \S+ is paused\. Call connect_sandbox, then follow the process with get_process_output\.\nwhether p_[0-9]+ got all of its input is not known$/,
+    ),
+  ]);
+});
