@@ -1,7 +1,7 @@
 /** Hands the messages of a batch to the library one by one: it would begin all of them in one turn. */
 
 import type { StartLimiter } from "../common/start-limiter.ts";
-import { isOfBatch, noteDelivered } from "./open-requests.ts";
+import { noteDelivered, notePassedOn } from "./open-requests.ts";
 import type { Session } from "./sessions.ts";
 
 type Deliver<Given extends readonly unknown[]> = (...given: Given) => void;
@@ -26,7 +26,8 @@ export function deliverInTurns<Given extends readonly unknown[]>(
       noteDelivered(session, message);
     };
     // A message that came alone had its turn before.
-    const turn = waiting > 0 || isOfBatch(session, message) ? begin() : undefined;
+    const isOfBatch = notePassedOn(session, message);
+    const turn = isOfBatch || waiting > 0 ? begin() : undefined;
     // The library reports its faults itself.
     if (turn === undefined) give();
     else void wait(turn, give);

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import type { Clock } from "../common/clock.ts";
 import { z } from "../common/schema.ts";
 import { idOf, type MessageId } from "./message-id.ts";
-import type { Session } from "./sessions.ts";
+import type { OpenRequest, Session } from "./sessions.ts";
 
 /**
  * Whether a request of this body has the id of one that has no reply yet. The library would give
@@ -24,34 +24,41 @@ export function hold(
   const ids = requestIdsOf(body);
   const isInBatch = Array.isArray(body);
   session.openRequests += 1;
-  for (const id of ids) session.openIds.set(id, { isInBatch, isDelivered: false });
+  for (const id of ids) {
+    session.openIds.set(id, { isInBatch, isPassedOn: false, isDelivered: false });
+  }
   const release = (): void => {
     session.openRequests -= 1;
     session.usedAtMs = clock.elapsed();
     for (const id of ids) {
       // A call goes on when its host drops the stream; what was refused has no reply.
-      if (session.openIds.get(id)?.isDelivered === false) session.openIds.delete(id);
+      if (session.openIds.get(id)?.isPassedOn === false) session.openIds.delete(id);
     }
   };
   if (response.closed) release();
   else response.once("close", release);
 }
 
-/** Whether a message is a request of a batch. */
-export function isOfBatch({ openIds }: Session, message: unknown): boolean {
-  const id = isCall(message) ? idOf(message) : undefined;
-  return id !== undefined && openIds.get(id)?.isInBatch === true;
+/** The transport passed a message on. Returns whether that is a request of a batch. */
+export function notePassedOn(session: Session, message: unknown): boolean {
+  const call = openCall(session, message);
+  if (call !== undefined) call.isPassedOn = true;
+  return call?.isInBatch === true;
 }
 
 /** The library has got a message of the session. */
 export function noteDelivered(session: Session, message: unknown): void {
-  const id = isCall(message) ? idOf(message) : undefined;
-  const call = id === undefined ? undefined : session.openIds.get(id);
+  const call = openCall(session, message);
   if (call !== undefined) call.isDelivered = true;
   const cancelled = cancelledSchema.safeParse(message).data?.params.requestId;
   if (cancelled === undefined) return;
   // The library ends the call in this turn, one behind it in a batch too. Closing never rejects.
   setImmediate(() => void closeCancelled(session, cancelled));
+}
+
+function openCall({ openIds }: Session, message: unknown): OpenRequest | undefined {
+  const id = isCall(message) ? idOf(message) : undefined;
+  return id === undefined ? undefined : openIds.get(id);
 }
 
 function requestIdsOf(body: unknown): readonly MessageId[] {

@@ -4,10 +4,12 @@ import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/no
 import type { MessageId } from "./message-id.ts";
 import type { McpState } from "./state.ts";
 
-interface OpenRequest {
+export interface OpenRequest {
   /** Its stream has replies to other requests, too. */
   readonly isInBatch: boolean;
-  /** Whether the library has it, which replies unless it is cancelled. */
+  /** Whether the transport passed it on, so that it gets a reply unless it is cancelled. */
+  isPassedOn: boolean;
+  /** Whether the library has it; one of a batch waits for its turn before. */
   isDelivered: boolean;
 }
 
