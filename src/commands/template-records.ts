@@ -51,7 +51,8 @@ export async function showTemplate(config: Config, name: string): Promise<number
   const { template, build, image } = await findTemplate(config, store, name);
   const tags = store.builds.tags(template.templateId).map(({ tag }) => tag);
   const { setup } = build;
-  const { cpus, memoryMb } = limitsOf(config.limits, build);
+  // Those of the service that registered it: a service may have other settings than this command.
+  const { cpus, memoryMb } = limitsOf(build.limits, build);
   const lines: (readonly [string, string | number])[] = [
     ["name", template.name ?? template.templateId],
     ["id", template.templateId],

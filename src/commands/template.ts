@@ -12,6 +12,7 @@ import { INTERPRETER_TEMPLATE } from "../engine/templates/interpreter.ts";
 import { limitsOf } from "../sandboxes/build-limits.ts";
 import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { openStore } from "../store/sqlite.ts";
+import type { BuildRecord } from "../store/store.ts";
 import { findBase } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
@@ -79,14 +80,19 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   for (const { templateId, name, kind, createdAtMs } of templates) {
     const createdAt = new Date(createdAtMs).toISOString();
     const build = store.builds.ofTemplate(templateId).find(({ status }) => status === "ready");
-    const { setup } = build ?? {};
-    const { cpus, memoryMb } = limitsOf(config.limits, { setup });
-    const size = build === undefined ? "not built" : `${cpus} CPU ${memoryMb} MB`;
-    const start = setup?.startCommand ? `  ${quoteUntrusted(setup.startCommand)}` : "";
+    const size = build === undefined ? "not built" : sizeOf(build);
+    const command = build?.setup?.startCommand;
+    const start = command ? `  ${quoteUntrusted(command)}` : "";
     const line = `${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}  ${size}${start}`;
     process.stdout.write(`${line}\n`);
   }
   return EXIT_OK;
+}
+
+/** By the limits of the service that registered it, which may have other settings than this command. */
+function sizeOf(build: BuildRecord): string {
+  const { cpus, memoryMb } = limitsOf(build.limits, build);
+  return `${cpus} CPU ${memoryMb} MB`;
 }
 
 async function pullBuiltIn(

@@ -1,4 +1,4 @@
-/** The size that the command `template` shows: that of the sandboxes, not of the service at the time. */
+/** The size that the command `template` shows: that of sandboxes, whatever settings the command itself has. */
 
 import { userInfo } from "node:os";
 import { expect, test, vi } from "vitest";
@@ -34,4 +34,12 @@ test("a template that sets its memory is shown with it", async () => {
   });
   expect(await print(["show", "server"], service.home)).toContain("size: 2 CPU, 256 MB\n");
   expect(await print(["list"], service.home)).toContain("  2 CPU 256 MB\n");
+});
+
+test("a template without a size of its own is shown with that of the service", async () => {
+  await using service = await startTestService({
+    limits: { memoryMb: 1024, cpus: 4, diskMb: 2048, pids: 512 },
+  });
+  expect(await print(["show", "base"], service.home)).toContain("size: 4 CPU, 1024 MB\n");
+  expect(await print(["list"], service.home)).toContain("  4 CPU 1024 MB\n");
 });
