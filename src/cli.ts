@@ -8,7 +8,7 @@ import { findCommand, helpText } from "./commands/index.ts";
 import { findMisuse } from "./commands/usage.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { toHomeFault } from "./common/home-fault.ts";
-import { checkHome, requireHome } from "./common/home-folder.ts";
+import { checkHome, missingHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
 import { watchOutput } from "./common/output-faults.ts";
 import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
@@ -95,7 +95,13 @@ async function runCommand(
   let log: Logger | undefined;
   try {
     if (command.hasHome) checkHome(given.home);
-    if (given.givenHome !== undefined && needsHome(command, given, words)) requireHome(given.home);
+    // A home of the default place may be that of a service that has not started yet.
+    const missing = given.givenHome === undefined ? undefined : missingHome(given.home);
+    if (missing !== undefined && command.withoutHome !== undefined) {
+      complain(missing.message);
+      return print(command.withoutHome);
+    }
+    if (missing !== undefined && needsHome(command, given, words)) throw missing;
     const run = await command.load();
     const config = await withPrivileges(command, given);
     // Not before: another process may have taken the place of this one.
@@ -112,15 +118,13 @@ async function runCommand(
   }
 }
 
-/** A home of the default place may be that of a service that has not started yet. */
 function needsHome(
-  command: Command,
+  { name, needsHome: needs = [] }: Command,
   { engine }: Config,
   [action = ""]: readonly string[],
 ): boolean {
-  const { name, needsHome: needs = [] } = command;
   if (name === "key" && engine === "kubernetes") return false;
-  return needs === true || needs.includes(action);
+  return needs.includes(action);
 }
 
 function print(text: string): number {

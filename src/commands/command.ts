@@ -26,8 +26,10 @@ export interface Command {
   readonly hasEngine: boolean;
   /** Whether it reads or writes the home. */
   readonly hasHome: boolean;
-  /** The actions that find nothing to do in a new home; true for a command without actions. */
-  readonly needsHome?: readonly string[] | true;
+  /** The actions that refuse a home that is not there: they would make it and find nothing in it. */
+  readonly needsHome?: readonly string[];
+  /** What the command prints, and all that it does, where its home is not there. */
+  readonly withoutHome?: string;
   load(): Promise<CommandRun>;
 }
 

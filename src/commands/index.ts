@@ -20,7 +20,8 @@ const COMMANDS: readonly Command[] = [
       "removes what services left that do not run, sandboxes that serve would find again too, and prints it",
     hasEngine: true,
     hasHome: true,
-    needsHome: true,
+    // A unit may run it before the first start of its service.
+    withoutHome: "nothing to remove",
     load: async () => (await import("./gc.ts")).runGc,
   },
   {

@@ -59,16 +59,12 @@ export function checkHome(path: string): void {
   requireHomeFolder(path);
 }
 
-/**
- * Refuses a home that is not there, for commands that would make an empty one and find nothing in it.
- * @throws SandboxError failed_precondition
- */
-export function requireHome(path: string): void {
-  if (isNothing(path)) {
-    throw new SandboxError("failed_precondition", `home ${quoteName(path)}: no such directory`, {
-      hint: "name the home of a service with --home",
-    });
-  }
+/** The refusal of a home that is not there, for commands that would make it and find nothing in it. */
+export function missingHome(path: string): SandboxError | undefined {
+  if (!isNothing(path)) return undefined;
+  return new SandboxError("failed_precondition", `home ${quoteName(path)}: no such directory`, {
+    hint: "name the home of a service with --home",
+  });
 }
 
 /** Whether it is known that nothing has this name. */

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
@@ -293,7 +294,7 @@ test("a log file that is a pipe without a reader", async () => {
 test("a home that was typed wrong is not made by what has nothing to do in a new one", async () => {
   await using folder = await makeTempFolder();
   const wrong = join(folder.path, "wrong");
-  const commands = ["gc", "key list", "key revoke a", "template list", "template show a"];
+  const commands = ["key list", "key revoke a", "template list", "template show a"];
   for (const words of [...commands, "template remove a", "template export a b", "trust remove"]) {
     await using program = startProgram([...words.split(" "), "--home", wrong]);
     expect([words, await program.exited(), program.stderr()]).toEqual([
@@ -302,6 +303,13 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
       `sandbox-mcp: home ${wrong}: no such directory: name the home of a service with --home\n`,
     ]);
   }
+  await using program = startProgram(["gc", "--home", wrong]);
+  const [output, exitCode] = [text(program.stdout), program.exited()];
+  expect([await output, await exitCode, program.stderr()]).toEqual([
+    "nothing to remove\n",
+    0,
+    `sandbox-mcp: home ${wrong}: no such directory\n`,
+  ]);
   expect(await readdir(folder.path)).toEqual([]);
 });
 
