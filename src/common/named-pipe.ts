@@ -4,6 +4,8 @@ import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { isCode } from "./errors.ts";
 
 const RETRY_MS = 50;
+/** A reader that is slow gets the last lines; one that has stopped does not hold up the end. */
+const END_MS = 1000;
 
 export interface PipeLines extends Disposable {
   readonly write: (line: string) => void;
@@ -30,6 +32,17 @@ export function openNamedPipe(path: string, maxWaitingBytes: number): PipeLines 
     }
   }
 
+  /** No timer fires any more once the process exits. */
+  function writeLast(): void {
+    clearTimeout(retry);
+    const endMs = performance.now() + END_MS;
+    while (waiting.length > 0 && performance.now() < endMs) {
+      pause(RETRY_MS);
+      flush();
+    }
+  }
+
+  process.on("exit", writeLast);
   return {
     write(line) {
       if (waiting.length >= maxWaitingBytes) return;
@@ -37,8 +50,13 @@ export function openNamedPipe(path: string, maxWaitingBytes: number): PipeLines 
       if (retry === undefined) flush();
     },
     [Symbol.dispose]() {
+      process.off("exit", writeLast);
       clearTimeout(retry);
       closeSync(descriptor);
     },
   };
+}
+
+function pause(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)), 0, 0, ms);
 }

@@ -7,6 +7,7 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { endChild } from "../../support/end-child.ts";
@@ -56,3 +57,29 @@ test.for([{ kind: "pipe" }, { kind: "socket" }, { kind: "log file" }] as const)(
     log.close();
   },
 );
+
+/** More than a pipe holds, and less than may wait. */
+const LAST_SCRIPT = `
+import { writeSync } from "node:fs";
+import { createLog } from ${JSON.stringify(LOG)};
+const log = createLog({ level: "info", file: process.argv[1] });
+for (let index = 0; index < 600; index += 1) log.info({ index, text: "x".repeat(200) }, "flood");
+log.info("last");
+writeSync(1, "written");
+`;
+
+test("the last lines to a log file that is a named pipe arrive, although the program ends at once", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "pipe");
+  await promisify(execFile)("mkfifo", [path]);
+  // Without a reader a named pipe cannot be opened for writing alone, and its reader waits for a writer.
+  const pipe = await open(path, "r+");
+  const node = ["--input-type=module", "--eval", LAST_SCRIPT, path];
+  const child = spawn(process.execPath, node, { stdio: ["ignore", "pipe", "ignore"] });
+  onTestFinished(() => endChild(child));
+  await once(child.stdout, "data");
+  const lines = text((await open(path)).createReadStream());
+  await once(child, "exit");
+  await pipe.close();
+  expect(await lines).toContain('"msg":"last"');
+});
