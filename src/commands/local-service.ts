@@ -164,7 +164,10 @@ export async function startLocal(
   stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
   const engine = await createEngine(config, files);
   const report = await requireUsable(engine, config);
-  const notes = [await storeNote(home, storeGb), memoryNote(config, report)];
+  const notes = [
+    await storeNote(home, storeGb),
+    memoryNote({ ...config, pauseToDisk: options.pauseToDisk }, report),
+  ];
   for (const note of notes) if (note !== undefined) say(note);
   const allowHostTemplate = options.allowHostTemplate && canShareUsr();
   if (!allowHostTemplate) await requireBase(config);

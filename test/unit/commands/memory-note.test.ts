@@ -7,16 +7,22 @@ const NONE = { pauseToDisk: undefined, encryptsSnapshots: false };
 const NOTHING = /^undefined$/;
 
 test.for([
-  { given: MOVES, level: "userns-container", runsc: undefined, note: /^--pause-to-disk: not used/ },
+  { given: MOVES, level: "userns-container", lack: "runsc", note: /^--pause-to-disk: not used/ },
   {
     given: { ...NONE, encryptsSnapshots: true },
     level: "userns-container",
-    runsc: undefined,
+    lack: "runsc",
     note: /^--encrypt-snapshots: not used without runsc/,
   },
-  { given: NONE, level: "userns-container", runsc: undefined, note: NOTHING },
-  { given: MOVES, level: "userns-container", runsc: "/usr/bin/runsc", note: NOTHING },
-  { given: MOVES, level: "gvisor", runsc: undefined, note: NOTHING },
-] as const)("%o", ({ given, level, runsc, note }) => {
-  expect(String(memoryNote(given, { level }, () => runsc))).toMatch(note);
+  {
+    given: MOVES,
+    level: "userns-container",
+    lack: "root",
+    note: /^--pause-to-disk: not used without root, memory is never on disk$/,
+  },
+  { given: NONE, level: "userns-container", lack: "runsc", note: NOTHING },
+  { given: MOVES, level: "userns-container", lack: undefined, note: NOTHING },
+  { given: MOVES, level: "gvisor", lack: "runsc", note: NOTHING },
+] as const)("%o", ({ given, level, lack, note }) => {
+  expect(String(memoryNote(given, { level }, () => lack))).toMatch(note);
 });
