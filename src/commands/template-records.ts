@@ -140,7 +140,7 @@ function requireWhole(
   if (others.length === 0) return;
   const shown = others.slice(0, MAX_TAGS_TOLD).map((each) => each.tag);
   const more = others.length > shown.length ? ` and ${others.length - shown.length} more` : "";
-  const message = `${quoteName(name)} is not the whole template: ${shown.join(", ")}${more}`;
+  const message = `the template of ${quoteName(name)} has other builds: ${shown.join(", ")}${more}`;
   throw new SandboxError("invalid_argument", message, {
     hint: "name the template without a tag to remove all of its tags",
   });

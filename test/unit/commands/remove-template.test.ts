@@ -42,7 +42,11 @@ test.for([
 });
 
 test.for([
-  { name: "mine:v1", fault: /: mine:v1 is not the whole template: default, v2$/, isGone: false },
+  {
+    name: "mine:v1",
+    fault: /: the template of mine:v1 has other builds: default, v2$/,
+    isGone: false,
+  },
   { name: "mine:v3", fault: /v3/, isGone: false },
   { name: "mine", fault: /^undefined$/, isGone: true },
 ])("of a template with other tags, $name → $fault", async ({ name, fault, isGone }) => {
