@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
-import { mkdir, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readlink, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -66,6 +66,9 @@ async function findTarget(file: string): Promise<string> {
   if (found?.isFile() === false) {
     throw new SandboxError("invalid_argument", `${quoteName(file)} is no file`, { hint });
   }
+  // A link to a file that is not there yet.
+  const link = found === undefined ? await ifThere(readlink(file), "ENOTDIR", "EINVAL") : undefined;
+  if (link !== undefined) return findTarget(resolve(dirname(file), link));
   const directory = await ifThere(stat(dirname(file)), "ENOTDIR");
   if (directory?.isDirectory() !== true) {
     const message = `${quoteName(dirname(file))} is no directory`;

@@ -24,6 +24,8 @@ async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mi
   const out = join(folder.path, "out");
   await mkdir(join(out, "folder"), { recursive: true });
   await symlink("linked.tar", join(out, "link.tar"));
+  await symlink("new.tar", join(out, "early.tar"));
+  await symlink("absent/mine.tar", join(out, "wrong.tar"));
   await writeFile(join(out, "linked.tar"), "of before");
   execFileSync("mknod", [join(out, "device"), "c", "1", "3"]);
   const task = {
@@ -61,9 +63,11 @@ async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mi
 const KINDS = ["isFile", "isDirectory", "isSymbolicLink", "isCharacterDevice"] as const;
 const BEFORE: readonly string[] = [
   "device: isCharacterDevice",
+  "early.tar: isSymbolicLink",
   "folder: isDirectory",
   "link.tar: isSymbolicLink",
   "linked.tar: isFile",
+  "wrong.tar: isSymbolicLink",
 ];
 
 test.skipIf(isRootless()).for([
@@ -79,8 +83,18 @@ test.skipIf(isRootless()).for([
   { file: "folder", outcome: "OUT/folder is no file" },
   { file: "absent/mine.tar", outcome: "OUT/absent is no directory" },
   { file: "device/mine.tar", outcome: "OUT/device is no directory" },
+  { file: "wrong.tar", outcome: "OUT/absent is no directory" },
   { file: "link.tar", outcome: "exported" },
 ])("to $file → $outcome", async ({ file, outcome }) => {
   const isWritten = outcome === "exported";
   expect(await exportLayer("nothing", file)).toEqual({ outcome, isWritten, added: [] });
+});
+
+test.skipIf(isRootless())("a link to a file that is not there yet stays a link", async () => {
+  const added = ["new.tar: isFile"];
+  expect(await exportLayer("nothing", "early.tar")).toEqual({
+    outcome: "exported",
+    isWritten: false,
+    added,
+  });
 });
