@@ -93,7 +93,6 @@ const COMMANDS: readonly Command[] = [
     actions: { install: 0, remove: 0 },
     hasEngine: false,
     hasHome: true,
-    needsHome: ["remove"],
     load: async () => (await import("./trust.ts")).runTrust,
   },
 ];

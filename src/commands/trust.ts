@@ -42,8 +42,9 @@ export async function runTrust({ config, words }: CommandContext): Promise<numbe
     });
   }
   const { home, domain } = config;
-  await openHome(home);
+  // The home may have been removed before.
   if (action === "remove") return remove(home, requireDomain(domain));
+  await openHome(home);
   const authority = await openAuthority({ home, domain }, Date.now());
   return action === "print" ? print(authority) : install(home, authority);
 }

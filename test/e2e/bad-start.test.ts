@@ -295,7 +295,7 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
   await using folder = await makeTempFolder();
   const wrong = join(folder.path, "wrong");
   const commands = ["key list", "key revoke a", "template list", "template show a"];
-  for (const words of [...commands, "template remove a", "template export a b", "trust remove"]) {
+  for (const words of [...commands, "template remove a", "template export a b"]) {
     await using program = startProgram([...words.split(" "), "--home", wrong]);
     expect([words, await program.exited(), program.stderr()]).toEqual([
       words,

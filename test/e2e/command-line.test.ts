@@ -120,15 +120,18 @@ exec "$@"
 `;
 
 test.skipIf(!existsSync("/usr/sbin/update-ca-certificates"))(
-  "trust removes nothing where nothing was, and says so",
+  "trust removes nothing where nothing was, and says so, whether the home is there or not",
   async () => {
     await using folder = await makeTempFolder();
     const inside = ["-m", "--propagation", "private", "sh", "-c", OWN_LISTS, "sh"];
-    const words = [process.execPath, PROGRAM, "trust", "remove", "--home", folder.path];
-    const { stdout } = spawnSync("unshare", [...inside, ...words], { encoding: "utf8" });
-    expect(stdout).toBe(
-      "/usr/local/share/ca-certificates/sandbox-mcp-sandbox.localhost.crt was not there\n",
-    );
+    for (const home of [folder.path, join(folder.path, "gone")]) {
+      const words = [process.execPath, PROGRAM, "trust", "remove", "--home", home];
+      const { stdout } = spawnSync("unshare", [...inside, ...words], { encoding: "utf8" });
+      expect(stdout).toBe(
+        "/usr/local/share/ca-certificates/sandbox-mcp-sandbox.localhost.crt was not there\n",
+      );
+    }
+    expect(await readdir(folder.path)).not.toContain("gone");
   },
 );
 
