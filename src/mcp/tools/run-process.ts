@@ -178,7 +178,16 @@ async function feed(capture: Capture, params: Params, context: ToolContext): Pro
   } catch (error) {
     // A process can end without reading its input.
     context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
+    if (isCutOff(error, capture)) {
+      context.state.logs.note(sandbox.id, capture.processId, "did not get all of its stdin");
+    }
   }
+}
+
+/** Whether the input ended by a fault of the connection, as by a pause, and its process may go on. */
+function isCutOff(error: unknown, { state }: Capture): boolean {
+  if (state.kind === "lost") return true;
+  return state.kind === "running" && error instanceof SandboxError && error.code === "unavailable";
 }
 
 /** Ends the process of a cancelled call, which has no reply that names it. */

@@ -172,3 +172,18 @@ test("input that a pause cut off is not to be sent again unseen", async () => {
     ),
   ]);
 });
+
+test("the log tells that a pause cut off the stdin of a process", async () => {
+  await using world = await startMcpWorld();
+  const { process } = await start(world, {
+    cmd: "/bin/sh",
+    args: ["-c", "exec sleep 60"],
+    stdin: "x".repeat(200_000),
+  });
+  const { sandbox_id, process_id } = process;
+  await world.call("pause_sandbox", { sandbox_id });
+  const uri = `sandbox:///${sandbox_id}/log`;
+  await expect
+    .poll(async () => JSON.stringify(await world.host.client.readResource({ uri })))
+    .toContain(`${process_id} did not get all of its stdin`);
+});
