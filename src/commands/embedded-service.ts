@@ -79,6 +79,8 @@ export interface EmbeddedServiceOptions extends PassedOptions {
   readonly hasMetrics?: boolean;
   /** Milliseconds that requests under way have at the end; a moment by default. */
   readonly graceMs?: number;
+  /** Ends the wait for an earlier process of this name. */
+  readonly signal?: AbortSignal;
   readonly log: Logger;
   readonly clock?: Clock;
   /** Makes the handler of `/mcp`; it may call the service through the private listener. */
@@ -103,7 +105,7 @@ export interface EmbeddedService extends PrivateListener, AsyncDisposable {
  * Starts a service; its listener opens first and answers 503 until everything else is started.
  * @throws SandboxError failed_precondition when an instance of this name runs already, or the
  * database of the home was lost, unavailable when an address cannot be opened, or when an earlier
- * process of this name does not end.
+ * process of this name does not end, canceled while it waits for that.
  */
 export async function startEmbeddedService(
   options: EmbeddedServiceOptions,
@@ -112,7 +114,7 @@ export async function startEmbeddedService(
   const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
   await using stack = new AsyncDisposableStack();
   const isNamed = options.instance !== undefined;
-  if (isNamed) stack.use(await holdInstance(home, instance));
+  if (isNamed) stack.use(await holdInstance(home, instance, options));
   // The lock is held from the check whether an instance runs until its own listener is open.
   await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
   const apiKey = await claimInstance(home, instance);

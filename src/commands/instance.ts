@@ -4,6 +4,7 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere, writeWhole } from "../common/files.ts";
+import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { holdLock, tryLock } from "../engine/host/lock.ts";
 import { newKey } from "../sandboxes/keys.ts";
@@ -18,21 +19,37 @@ import { forgetAddress } from "./serve-address.ts";
 /** Of an instance with a fixed name, while it is taken or left. */
 export const INSTANCE_LOCK = "instance";
 const LEAVING = { timeoutMs: 2_000 } as const;
-/** Requests under way have 8 s at the end of a service, what it cleans up the rest. */
-const STOPPING_MS = 30_000;
+/** `--pause-to-disk exit` writes the memory of all paused sandboxes at the end of a service. */
+const STOPPING_MS = 10 * 60_000;
 const LOOK_EVERY_SECONDS = 1;
+
+export interface HoldOptions {
+  readonly log: Logger;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /**
  * Makes this process the only one of its name, until it has left everything: one that stops takes no
  * connections any more, but still has the containers and their guardian.
- * @throws SandboxError failed_precondition when one runs, unavailable when one does not end
+ * @throws SandboxError failed_precondition when one runs, unavailable when one does not end, canceled
  */
-export async function holdInstance(home: string, instance: string): Promise<AsyncDisposable> {
+export async function holdInstance(
+  home: string,
+  instance: string,
+  { log, signal }: HoldOptions,
+): Promise<AsyncDisposable> {
   const startedMs = performance.now();
+  let isTold = false;
   while (performance.now() - startedMs < STOPPING_MS) {
     await requireNoOther(home, instance);
     const held = await tryLock(home, "service", LOOK_EVERY_SECONDS);
     if (held !== undefined) return held;
+    if (!isTold) log.info({ op: "serve", instance }, "waiting for an earlier process that stops");
+    isTold = true;
+    if (signal?.aborted) {
+      throw new SandboxError("canceled", `no longer waiting for instance ${instance} in ${home}`);
+    }
   }
   throw new SandboxError("unavailable", `instance ${instance} in ${home} has not ended`, {
     hint: "end its process, or use another --home",

@@ -140,6 +140,7 @@ export type LocalOptions = Pick<
   | "startMcp"
   | "graceMs"
   | "hasMetrics"
+  | "signal"
 > & {
   /** Shows people how a build of the template base goes. */
   readonly showBuild?: ShowProgress;

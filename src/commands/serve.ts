@@ -56,6 +56,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     graceMs: GRACE_MS,
+    signal: stops.signal,
     hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
     pauseToDisk: config.pauseToDisk,

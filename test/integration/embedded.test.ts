@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
+import { createSilentLog } from "../../src/common/log.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { tryLock } from "../../src/engine/host/lock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
@@ -80,6 +81,22 @@ test("a named instance starts once the one that stops has ended", async () => {
   await ending;
   expect(order).toEqual(["ended", "started"]);
   expect((await second.call({ path: "/sandboxes" })).status).toBe(200);
+});
+
+test("a start that waits for one that stops says so, and its signal ends the wait", async () => {
+  await using home = await makeTempFolder();
+  await using lock = await tryLock(home.path, "service");
+  expect(lock).toBeDefined();
+  const stop = new AbortController();
+  const told: string[] = [];
+  const info = (_fields: unknown, text: string) => {
+    told.push(text);
+    stop.abort();
+  };
+  const log = Object.assign(createSilentLog(), { info });
+  const options = { home: home.path, instance: "serve", log, signal: stop.signal };
+  await expect(startTestService(options)).rejects.toMatchObject({ code: "canceled" });
+  expect(told).toEqual(["waiting for an earlier process that stops"]);
 });
 
 test("what a dead instance left is removed, what a living one has is not", async () => {
