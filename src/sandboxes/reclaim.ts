@@ -8,7 +8,7 @@ import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
-import { withLock } from "../engine/host/lock.ts";
+import { tryLock, withLock } from "../engine/host/lock.ts";
 import { hasTimeLeft } from "../engine/oci/deadlines.ts";
 import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
@@ -95,7 +95,8 @@ export function isAlive(home: string, instance: string): Promise<boolean> {
 
 /**
  * Removes the containers, folders and rows of every dead instance; says what there was. An
- * instance that answers at its control socket is never touched. A failure is reported and stops nothing else.
+ * instance that answers at its control socket, or that stops, is never touched. A failure is reported
+ * and stops nothing else.
  * One process of a home does so at a time.
  */
 export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
@@ -161,7 +162,7 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 }
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
-  if (await isAlive(home, instance)) return true;
+  if ((await isAlive(home, instance)) || (await isStopping(home, instance))) return true;
   // An instance opens its control socket before it makes the folder of its containers, and closes it
   // before all else: one with that folder is not starting any more.
   const names = await listFolder(instanceDirectory(home, instance));
@@ -169,6 +170,14 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
   if (names.includes("door.sock") || names.includes(folder)) return false;
   const { mtimeMs } = await stat(instanceDirectory(home, instance));
   return Date.now() - mtimeMs < MIN_AGE_MS;
+}
+
+/** One with a fixed name that stops has closed its socket, and keeps its lock until its end. */
+async function isStopping(home: string, instance: string): Promise<boolean> {
+  if (UNNAMED_PATTERN.test(instance)) return false;
+  const lock = await tryLock(home, "service");
+  await lock?.[Symbol.asyncDispose]();
+  return lock === undefined;
 }
 
 /** One with a fixed name may be starting again: it takes the same lock until it can be reached. */

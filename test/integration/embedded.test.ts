@@ -125,6 +125,12 @@ test("what a dead instance left is removed, what a living one has is not", async
     { kind: "instance", name: "dead" },
     { kind: "instance", name: "left" },
   ]);
+  {
+    // As one that stops holds it.
+    await using lock = await tryLock(home.path, "service");
+    expect(lock).toBeDefined();
+    expect(await reclaim({ ...options, takesKept: true })).toEqual([]);
+  }
   expect(await reclaim({ ...options, takesKept: true })).toEqual([
     { kind: "sandbox", name: "iabc" },
     { kind: "instance", name: "kept" },
