@@ -3,7 +3,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../common/errors.ts";
-import { readBody } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import type { VolumeEntry } from "../sandboxes/volume-entry.ts";
@@ -18,8 +17,6 @@ import {
 } from "../wire/volume-content.ts";
 import { readContent } from "./read-content.ts";
 
-/** Owner and mode. */
-const MAX_CHANGE_BYTES = 4_096;
 const READ_BYTES = 262_144;
 const MIN_TIME_MS = 0;
 const MAX_TIME_MS = Date.UTC(9999, 11, 31);
@@ -36,6 +33,8 @@ const CONTENT_HEADERS = {
 interface ContentCall<Query> {
   readonly files: VolumeFiles;
   readonly query: Query;
+  /** The whole body of a route that has a schema for it; else empty. */
+  readonly body: Buffer;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
 }
@@ -50,7 +49,7 @@ export interface ContentRoute<Query = unknown> {
   readonly takesFile?: boolean;
   readonly replies: Readonly<Record<number, z.ZodType | null | "file">>;
   readonly faults: readonly number[];
-  /** Moves files or long lists, of which a team has other numbers at once. */
+  /** Moves files or long lists; those of a team are counted apart from its other operations. */
   readonly isTransfer?: boolean;
   /** The status and body of the reply; undefined once the reply was sent. */
   act(call: ContentCall<Query>): Promise<{ status: number; body?: unknown } | undefined>;
@@ -76,11 +75,8 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     body: volumeChangeSchema,
     replies: { 200: volumeEntrySchema },
     faults: [400, 404, 429],
-    async act({ files, query, request }) {
-      const change = parse(
-        volumeChangeSchema,
-        parseBody(await readBody(request, MAX_CHANGE_BYTES)),
-      );
+    async act({ files, query, body }) {
+      const change = parse(volumeChangeSchema, parseBody(body));
       return reply(200, await files.change(query.path, change));
     },
   }),

@@ -5,7 +5,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
-import { sendJson } from "../common/http.ts";
+import { readBody, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
@@ -21,7 +21,10 @@ const TARGET_PATTERN = /^\/volumecontent\/([^/?]+)\/(path|dir|file)(?:\?(.*))?$/
  */
 const TRANSFERS = { maxAtOnce: 64, maxWaiting: 1_024 } as const;
 /** The other operations of a team, of which a path of many components is hundreds of calls. */
-const LOOKS = { maxAtOnce: 32, maxWaiting: 1_024 } as const;
+const PATH_OPERATIONS = { maxAtOnce: 32, maxWaiting: 1_024 } as const;
+/** Owner and mode. */
+const MAX_CHANGE_BYTES = 4_096;
+const NO_BODY = Buffer.alloc(0);
 /** Clients give up after a minute; they are told before. */
 const MAX_TURN_MS = 50_000;
 
@@ -44,7 +47,7 @@ interface Answered {
 /** Answers every request for content, also a faulty one; it never rejects. */
 export function createVolumeContent({ sandboxes, log }: ContentOptions) {
   const transfers = { turns: createTeamTurns(TRANSFERS), what: TRANSFERS_TEXT };
-  const looks = { turns: createTeamTurns(LOOKS), what: LOOKS_TEXT };
+  const others = { turns: createTeamTurns(PATH_OPERATIONS), what: PATH_OPERATIONS_TEXT };
 
   async function run(
     files: VolumeFiles,
@@ -56,8 +59,10 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     const route = CONTENT_ROUTES.find((one) => one.path === path && one.method === request.method);
     if (route === undefined) throw new SandboxError("not_found", "no such operation on a volume");
     const parsed = parse(route.query, Object.fromEntries(new URLSearchParams(query)));
-    const call = { files, query: parsed, request, response };
-    const kind = route.isTransfer === true ? transfers : looks;
+    // Before the turn: a client may take any time for its body.
+    const body = route.body === undefined ? NO_BODY : await readBody(request, MAX_CHANGE_BYTES);
+    const call = { files, query: parsed, body, request, response };
+    const kind = route.isTransfer === true ? transfers : others;
     const end = await beginTurn(kind, files.team, response);
     try {
       return await route.act(call);
@@ -91,7 +96,7 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
 type Outcome = Awaited<ReturnType<ContentRoute["act"]>>;
 
 const TRANSFERS_TEXT = `${TRANSFERS.maxAtOnce} transfers to and from volumes`;
-const LOOKS_TEXT = `${LOOKS.maxAtOnce} operations on paths of volumes`;
+const PATH_OPERATIONS_TEXT = `${PATH_OPERATIONS.maxAtOnce} operations on paths of volumes`;
 
 /**
  * Waits for the turn of an operation, which lasts until the function that it returns is called.
