@@ -46,7 +46,8 @@ export async function startNameServer(options: NameServerOptions): Promise<Dispo
   });
   udp.bind(port, address);
   await once(udp, "listening");
-  const tcp = createServer((socket) => {
+  // A client may end its side behind its questions: the replies still go out.
+  const tcp = createServer({ allowHalfOpen: true }, (socket) => {
     const end = () => void socket.destroy();
     socket.setTimeout(TCP_IDLE_MS, end);
     socket.on("error", end);

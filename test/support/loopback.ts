@@ -3,7 +3,7 @@
 import assert from "node:assert";
 import { once } from "node:events";
 import type { Server as HttpServer } from "node:http";
-import type { Server } from "node:net";
+import { createServer, type Server } from "node:net";
 
 /** Has a server listen; returns the port. */
 export async function listenOnLoopback(server: Server): Promise<number> {
@@ -12,6 +12,15 @@ export async function listenOnLoopback(server: Server): Promise<number> {
   const address = server.address();
   assert(typeof address === "object" && address !== null);
   return address.port;
+}
+
+/** A port that nothing uses, for what takes no server. */
+export async function findFreePort(): Promise<number> {
+  const server = createServer();
+  const port = await listenOnLoopback(server);
+  server.close();
+  await once(server, "close");
+  return port;
 }
 
 /** Ends the server with all its connections. */

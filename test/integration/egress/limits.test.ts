@@ -2,7 +2,7 @@
 
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
-import { connect, createServer, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { expect, test } from "vitest";
 import { createWebServer } from "../../../src/egress/http-proxy.ts";
 import { startNameServer } from "../../../src/egress/name-server.ts";
@@ -10,7 +10,7 @@ import { createPolicies } from "../../../src/egress/policies.ts";
 import { createResolver } from "../../../src/egress/resolver.ts";
 import { startTlsProxy } from "../../../src/egress/tls-proxy.ts";
 import { startEchoServer } from "../../support/echo.ts";
-import { listenOnLoopback } from "../../support/loopback.ts";
+import { findFreePort, listenOnLoopback } from "../../support/loopback.ts";
 
 const NEVER_MS = 20_000;
 const HOG = "127.0.0.2";
@@ -44,18 +44,10 @@ test("names that do not resolve for one sandbox keep no other from asking", asyn
   expect(await Promise.race([asked[64], asked[63]])).toMatchObject({ outcome: "failed" });
 });
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await listenOnLoopback(server);
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
 test("connections of one sandbox to the name server leave some to another one", async () => {
   const policies = createPolicies();
   for (const sender of [HOG, OTHER]) policies.replace(sender, ["none.test"]);
-  const port = await freePort();
+  const port = await findFreePort();
   const resolver = createResolver({ servers: ["127.0.0.1:9"], never: [], now });
   using stack = new DisposableStack();
   stack.use(await startNameServer({ address: "127.0.0.1", port, policies, resolver, now }));
@@ -97,7 +89,7 @@ test("replies that a client of the name server does not take are not piled up", 
     answered.bytes += question.length;
     return { outcome: "found", addresses: [], untilMs: now() } as const;
   };
-  const port = await freePort();
+  const port = await findFreePort();
   using stack = new DisposableStack();
   const options = { address: "127.0.0.1", port, policies, resolver: { lookup }, now };
   stack.use(await startNameServer(options));
@@ -115,7 +107,7 @@ test("replies that a client of the name server does not take are not piled up", 
 test("a first message of TLS in tiny pieces is refused before it has cost much", async () => {
   const policies = createPolicies();
   policies.replace("127.0.0.1", ["*"]);
-  const port = await freePort();
+  const port = await findFreePort();
   const resolver = createResolver({ servers: ["127.0.0.1:9"], never: [], now });
   using stack = new DisposableStack();
   stack.use(await startTlsProxy({ address: "127.0.0.1", port, policies, resolver }));
