@@ -68,7 +68,7 @@ export async function tellDaemon(
   };
   const level = await awaitDaemon(async () => measureIsolation(dialer, signal), { signal, isGone });
   requireStrength(level, context.requireLevel);
-  if (egress !== undefined) await proveEnforcement(dialer, signal);
+  if (egress !== undefined) await proveEgress(dialer, signal);
   await keepBaseline(context, dialer, signal);
   // Tokens and variables go to a Pod of this sandbox alone.
   await adopted;
@@ -76,6 +76,18 @@ export async function tellDaemon(
   await step("pod.told");
   signal.throwIfAborted();
   return level;
+}
+
+/** @throws SandboxError as `proveEnforcement`, unavailable when the daemon refuses */
+async function proveEgress(
+  dialer: Parameters<typeof proveEnforcement>[0],
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await proveEnforcement(dialer, signal);
+  } catch (error) {
+    throw toRefusedStart(error);
+  }
 }
 
 /** The address of a Pod that runs. @throws SandboxError unavailable when it never will. */

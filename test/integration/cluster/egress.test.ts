@@ -67,6 +67,14 @@ test("a cluster that enforces nothing is found out, and nothing is left", async 
   expect(objects()).toEqual([]);
 });
 
+test("a daemon that refuses to try a connection is a start that failed, and nothing is left", async () => {
+  world.daemons.refusedPath = "/reach";
+  const { status, body } = await create({ network: { denyOut: ["192.0.2.0/24"] } });
+  world.daemons.refusedPath = undefined;
+  expect([status, body]).toMatchObject([503, { error_code: "sandbox_create_failed" }]);
+  expect(objects()).toEqual([]);
+});
+
 test("a policy that is refused leaves nothing", async () => {
   world.api.refuseNext("networkpolicies", { status: 403, reason: "Forbidden", message: "no" });
   const { status } = await create({ network: { denyOut: ["192.0.2.0/24"] } });
