@@ -3,6 +3,7 @@
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { request } from "undici";
+import { anySignal } from "../common/any-signal.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
@@ -134,7 +135,7 @@ async function readOnce(
         range: `bytes=${offset}-${offset + limit - 1}`,
         "accept-encoding": coding,
       },
-      signal: AbortSignal.any(limits),
+      signal: anySignal(limits),
       bodyTimeout: 0,
       headersTimeout: 0,
     });

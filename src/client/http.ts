@@ -1,6 +1,7 @@
 /** One bounded HTTP exchange with a service, and the only place that repeats a request. */
 
 import { request, type Dispatcher } from "undici";
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
@@ -73,7 +74,7 @@ export async function exchange(connection: Connection, wanted: Exchange): Promis
 type Outcome = { readonly reply: HttpReply } | { readonly error: SandboxError };
 
 async function attempt(connection: Connection, wanted: Exchange): Promise<Outcome> {
-  const signal = AbortSignal.any([wanted.signal, signalAfter(EXCHANGE_TIMEOUT_MS)]);
+  const signal = anySignal([wanted.signal, signalAfter(EXCHANGE_TIMEOUT_MS)]);
   try {
     const reply = await request(wanted.url, {
       dispatcher: connection.dispatcher,

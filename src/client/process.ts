@@ -2,6 +2,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Transport } from "@connectrpc/connect";
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import {
@@ -227,7 +228,7 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
   let hasEnded = false;
   try {
     guard.waits();
-    const signal = AbortSignal.any([stream.options.signal, guard.signal]);
+    const signal = anySignal([stream.options.signal, guard.signal]);
     for await (const { event } of stream.open(signal)) {
       guard.took(event?.event?.case);
       const known = toEvent(event);

@@ -1,5 +1,6 @@
 /** Ends the stream of a process whose peer is silent for longer than it may be. */
 
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -124,7 +125,7 @@ export class StreamGuard implements Disposable {
   async #isRunning(): Promise<boolean> {
     const limit = signalAfter(ASK_TIMEOUT_MS);
     try {
-      return await this.#options.isRunning(AbortSignal.any([this.#stop.signal, limit]));
+      return await this.#options.isRunning(anySignal([this.#stop.signal, limit]));
     } catch (error) {
       return error instanceof SandboxError && error.code === "not_found";
     }

@@ -1,5 +1,6 @@
 /** One unary RPC: its time limit, its repeats, and a new token where the old one was refused. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
@@ -50,7 +51,7 @@ async function repeatUnary<T>(
   // One for all attempts: a caller waits no longer for two of them.
   const late = work.isUnlimited === true ? undefined : signalAfter(UNARY_TIMEOUT_MS);
   const { signal: ended } = work.options;
-  const signal = late === undefined ? ended : AbortSignal.any([ended, late]);
+  const signal = late === undefined ? ended : anySignal([ended, late]);
   let failure: SandboxError | undefined;
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     try {

@@ -1,5 +1,6 @@
 /** Creates a sandbox: its record as intent, a Pod, its daemon, and only then the answer. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { step } from "../common/steps.ts";
@@ -71,7 +72,7 @@ export async function createPodSandbox(
   );
   const beganMs = performance.now();
   using reservation = context.quota.take(team);
-  const bounded = AbortSignal.any([signal, context.closing]);
+  const bounded = anySignal([signal, context.closing]);
   const start = {
     intent: { ...toIntent(context, { team, options }, template), volumeMounts: mounts },
     resolved: template.resolved,
@@ -142,7 +143,7 @@ async function startCold(
   const { api, records } = context;
   const { sandboxId } = intent;
   const late = signalAfter(START_TIMEOUT_MS);
-  const bounded = AbortSignal.any([signal, late]);
+  const bounded = anySignal([signal, late]);
   try {
     const stored = await addRecord(api, intent, bounded);
     records.apply(stored);
@@ -188,7 +189,7 @@ async function startWarm(
     await step("pod.claimed");
     const claim = new AbortController();
     const late = signalAfter(CLAIM_TIMEOUT_MS);
-    const bounded = AbortSignal.any([signal, claim.signal, late]);
+    const bounded = anySignal([signal, claim.signal, late]);
     const adopted = adoptPod(context, stored.metadata);
     const works = [
       tellDaemon(context, stored, { host, egress, adopted, signal: bounded }).then(async (level) =>

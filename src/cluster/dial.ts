@@ -3,6 +3,7 @@
 import { randomBytes, type KeyObject } from "node:crypto";
 import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { openTunnel } from "../engine/network/container-sockets.ts";
@@ -73,7 +74,7 @@ function isUntold(error: unknown): boolean {
 
 async function enter(address: PodAddress, target: PodTarget, signal: AbortSignal): Promise<Socket> {
   const late = signalAfter(CONNECT_TIMEOUT_MS);
-  const bounded = AbortSignal.any([signal, late]);
+  const bounded = anySignal([signal, late]);
   const socket = await connectTo(address, bounded);
   const nonce = randomBytes(16).toString("hex");
   const subject = { podName: address.podName, target, atMs: Date.now(), nonce };

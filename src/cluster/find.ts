@@ -1,5 +1,6 @@
 /** Which sandboxes there are, by what is known here or by what the cluster says now. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
@@ -59,7 +60,7 @@ export async function readFresh(
 export async function findFresh(context: ClusterContext, sandboxId: string) {
   const stored = context.records.items.get(sandboxId);
   if (isKnown(stored) && stored.record.state === "running") {
-    const signal = AbortSignal.any([context.closing, signalAfter(SIGHT_TIMEOUT_MS)]);
+    const signal = anySignal([context.closing, signalAfter(SIGHT_TIMEOUT_MS)]);
     await context.pods
       .until(sandboxId, (pod) => pod && addressOf(pod), signal)
       .catch(() => undefined);

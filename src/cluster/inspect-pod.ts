@@ -1,5 +1,6 @@
 /** Log and resource use of a sandbox, asked of the daemon in its Pod when a client asks: nothing is kept. */
 
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
@@ -73,7 +74,7 @@ export function createPodInspector(options: InspectorOptions): PodInspector {
 
   async function ask(stored: KnownSandbox, path: string, maxBytes: number): Promise<Buffer> {
     const { sandboxId } = stored.record;
-    const signal = AbortSignal.any([options.closing, signalAfter(ANSWER_TIMEOUT_MS)]);
+    const signal = anySignal([options.closing, signalAfter(ANSWER_TIMEOUT_MS)]);
     try {
       const host = await options.pods.until(sandboxId, (pod) => pod && addressOf(pod), signal);
       const dialer = options.runs.dialer(stored, host);

@@ -5,6 +5,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
+import { anySignal } from "../common/any-signal.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
@@ -131,7 +132,7 @@ async function follow<T extends Named>(
     allowWatchBookmarks: "true",
     timeoutSeconds: String(WATCH_SECONDS),
   };
-  const bounded = AbortSignal.any([signal, signalAfter(WATCH_LATE_MS)]);
+  const bounded = anySignal([signal, signalAfter(WATCH_LATE_MS)]);
   const body = await api.watch({ path: kind, query }, bounded);
   onOpen();
   let version = from;

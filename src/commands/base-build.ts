@@ -4,6 +4,7 @@
  * began ends with the service.
  */
 
+import { anySignal } from "../common/any-signal.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
@@ -157,7 +158,7 @@ async function waitFor(
   },
 ): Promise<void> {
   const over = new AbortController();
-  const stop = AbortSignal.any([limit.signal, over.signal]);
+  const stop = anySignal([limit.signal, over.signal]);
   const late = async (): Promise<void> => {
     if (limit.waitMs === undefined) return build.end;
     await limit.clock.sleep(limit.waitMs, stop);

@@ -1,6 +1,7 @@
 /** What `doctor` finds out from inside a real sandbox: names, HTTPS and a package index. */
 
 import { createService } from "../client/service.ts";
+import { anySignal } from "../common/any-signal.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
@@ -74,7 +75,7 @@ async function askFromInside(config: Config, log: Logger, stop: AbortSignal): Pr
   );
   const { url, socketPath, apiKey, findRun } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
-  const signal = AbortSignal.any([stop, signalAfter(LIMIT_MS)]);
+  const signal = anySignal([stop, signalAfter(LIMIT_MS)]);
   const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
   const { sandboxID } = await service.control.create(options, signal);
   const sandbox = await service.attach(sandboxID, signal);

@@ -9,6 +9,7 @@ import { createClusterApi } from "../cluster/api.ts";
 import { awaitRights } from "../cluster/await-rights.ts";
 import { startClusterKeys } from "../cluster/keys.ts";
 import { startPodSandboxes, type PodSandboxesOptions } from "../cluster/pod-sandboxes.ts";
+import { anySignal } from "../common/any-signal.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
@@ -45,7 +46,7 @@ export async function serveCluster(config: Config, log: Logger): Promise<number>
   const url = listenerUrl(front.scheme, config.host, front.port);
   log.info({ op: "serve", url, engine: "kubernetes" }, "listening");
   process.stdout.write(`listening on ${url}\n`);
-  const end = AbortSignal.any([stops.signal, lastResort.signal]);
+  const end = anySignal([stops.signal, lastResort.signal]);
   if (!end.aborted) await once(end, "abort");
   log.info({ op: "serve" }, "stopping");
   return lastResort.signal.aborted ? EXIT_BROKEN : EXIT_OK;

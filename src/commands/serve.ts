@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { join } from "node:path";
+import { anySignal } from "../common/any-signal.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { isDiscarded } from "../common/output-faults.ts";
@@ -85,7 +86,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     const lines = clientLines(withPublicPort(domain, scheme, port), tls.authorityPath);
     process.stdout.write(`${lines.join("\n")}\n`);
   }
-  const end = AbortSignal.any([stops.signal, lastResort.signal]);
+  const end = anySignal([stops.signal, lastResort.signal]);
   if (!end.aborted) await once(end, "abort");
   log.info({ op: "serve" }, "stopping");
   return lastResort.signal.aborted ? EXIT_BROKEN : EXIT_OK;

@@ -1,5 +1,6 @@
 /** `stdio`: the MCP server for one host, over the service that the configuration names. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { answersFor } from "../mcp/opening-answers.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import type { CommandContext } from "./command.ts";
@@ -35,7 +36,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
     protocol: config.protocol,
     stdin: process.stdin,
     stdout: process.stdout,
-    signal: AbortSignal.any([stops.signal, lastResort.signal]),
+    signal: anySignal([stops.signal, lastResort.signal]),
     failed: late.failed,
     parentPid: () => process.ppid,
     onListed: begin,

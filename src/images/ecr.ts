@@ -4,6 +4,7 @@
  * @see https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_GetAuthorizationToken.html
  */
 
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
@@ -98,7 +99,7 @@ async function send(endpoint: string, { subject, signal, region, ...key }: EcrCa
       headers,
       body: "{}",
       redirect: "error",
-      signal: AbortSignal.any([signal, signalAfter(TIMEOUT_MS)]),
+      signal: anySignal([signal, signalAfter(TIMEOUT_MS)]),
     });
     const body = await readBounded(piecesOf(reply), MAX_REPLY_BYTES, subject);
     return { status: reply.status, body };

@@ -4,6 +4,7 @@ import assert from "node:assert";
 import { createHash } from "node:crypto";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
@@ -92,7 +93,7 @@ export async function fetchImage(found: FoundImage, options: PullOptions): Promi
     const isPinned = reference.kind === "registry";
     const source = toSource(reference, options.mirrors ?? [], isPinned ? digest : undefined);
     const full = new AbortController();
-    const signal = AbortSignal.any([options.signal, full.signal]);
+    const signal = anySignal([options.signal, full.signal]);
     const task = toTask({ source, directory }, { ...options, signal });
     const look = (bytes: number) => {
       options.onFetched?.(bytes, found.bytes);

@@ -20,6 +20,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { anySignal } from "../common/any-signal.ts";
 import { connectionOptions, HOP_BY_HOP } from "../common/connection-headers.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
@@ -172,7 +173,7 @@ async function dialPlace(
   addresses: readonly string[],
   over: AbortSignal,
 ): Promise<Socket> {
-  const signal = AbortSignal.any([over, signalAfter(DIAL_TIMEOUT_MS)]);
+  const signal = anySignal([over, signalAfter(DIAL_TIMEOUT_MS)]);
   try {
     return await dialFirst({ addresses, port, signal, allowHalfOpen: true });
   } catch (cause) {

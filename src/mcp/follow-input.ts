@@ -1,5 +1,6 @@
 /** The output that follows an input: a REPL's answer, without its echo alone. */
 
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { timeLimit, type ProcessView } from "../output/capture.ts";
 import { cleanTerminal } from "../output/text.ts";
@@ -28,7 +29,7 @@ export async function followInput(process: ProcessView, options: FollowOptions):
     // What came meanwhile wakes no caller any more.
     if (process.output.totalBytes !== totalBytes) continue;
     const pause = hasAnswer
-      ? AbortSignal.any([deadline, timeLimit(clock, QUIET_MS, deadline)])
+      ? anySignal([deadline, timeLimit(clock, QUIET_MS, deadline)])
       : deadline;
     await process.changed(pause);
     if (hasAnswer && process.output.totalBytes === totalBytes) return;

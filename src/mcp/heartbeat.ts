@@ -1,5 +1,6 @@
 /** Tells a host that its call goes on, when the call itself has told nothing for a while. */
 
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import type { SendProgress } from "./progress.ts";
 
@@ -26,7 +27,7 @@ export function startHeartbeat({ send, clock, signal }: HeartbeatOptions): Heart
   if (send === undefined) return { send, [Symbol.asyncDispose]: () => Promise.resolve() };
   const told = send;
   const stop = new AbortController();
-  const ended = AbortSignal.any([signal, stop.signal]);
+  const ended = anySignal([signal, stop.signal]);
   let sentAtMs = clock.elapsed();
   let sentNumber = -1;
   let sending = 0;

@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import type { TerminalSize } from "../client/process.ts";
+import { anySignal } from "../common/any-signal.ts";
 import { chunksOf } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
 import { formatProcessId } from "../output/capture.ts";
@@ -29,7 +30,7 @@ export async function writeInput(
   bytes: Buffer,
   late: AbortSignal,
 ): Promise<void> {
-  const signal = AbortSignal.any([target.signal, late]);
+  const signal = anySignal([target.signal, late]);
   let takenBytes = 0;
   for (const chunk of chunksOf(bytes, CHUNK_BYTES)) {
     try {

@@ -2,6 +2,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { cleanOutput, formatBytes } from "../output/text.ts";
 
@@ -85,7 +86,7 @@ export class Progress implements AsyncDisposable {
 
   async #tick(): Promise<void> {
     const { clock, signal } = this.#options;
-    const ended = AbortSignal.any([signal, this.#stop.signal]);
+    const ended = anySignal([signal, this.#stop.signal]);
     while (!ended.aborted) {
       try {
         await clock.sleep(INTERVAL_MS, ended);

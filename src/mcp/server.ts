@@ -1,6 +1,7 @@
 /** One MCP server per connection: the tools and the log resource on the SDK. Cheap to make. */
 
 import { McpServer, ResourceNotFoundError, type ServerContext } from "@modelcontextprotocol/server";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
@@ -156,7 +157,7 @@ function toContext(
   const context: ToolContext = {
     // Made on demand: many calls use no signal.
     get signal() {
-      return (signal ??= AbortSignal.any([withoutReason(ctx.mcpReq.signal), state.signal]));
+      return (signal ??= anySignal([withoutReason(ctx.mcpReq.signal), state.signal]));
     },
     log,
     clock,

@@ -1,6 +1,7 @@
 /** Watchers that this server made in sandboxes, and their undelivered events. */
 
 import type { Sandbox } from "../client/envd.ts";
+import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -129,7 +130,7 @@ export class Watchers implements AsyncDisposable {
     if (watcher.isEnded) return;
     const limits = [this.#stop.signal, signalAfter(END_TIMEOUT_MS)];
     try {
-      await watcher.sandbox.filesystem.removeWatcher(watcher.id, AbortSignal.any(limits));
+      await watcher.sandbox.filesystem.removeWatcher(watcher.id, anySignal(limits));
     } catch (error) {
       if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
     }
@@ -203,7 +204,7 @@ export class Watchers implements AsyncDisposable {
   }
 
   async #take(watcher: Watcher): Promise<void> {
-    const late = AbortSignal.any([this.#stop.signal, signalAfter(FETCH_TIMEOUT_MS)]);
+    const late = anySignal([this.#stop.signal, signalAfter(FETCH_TIMEOUT_MS)]);
     try {
       holdEvents(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, late));
       watcher.isKnown = true;

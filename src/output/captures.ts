@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import type { ProcessRequest } from "../client/process.ts";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import type { Spools } from "../spool/spools.ts";
@@ -134,7 +135,7 @@ export class Captures implements AsyncDisposable {
     const { clock } = this.#options;
     const { signal } = this.#stop;
     await this.#signal(capture.sandbox, capture.pid, "SIGTERM");
-    const deadline = AbortSignal.any([signal, timeLimit(clock, GRACE_MS, signal)]);
+    const deadline = anySignal([signal, timeLimit(clock, GRACE_MS, signal)]);
     await capture.ended(deadline);
     if (capture.state.kind === "running" && !signal.aborted) {
       capture.isKillSent = true;

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import { withTrust } from "../engine/templates/trust.ts";
@@ -134,7 +135,7 @@ async function withinTime(
   const reason = new DOMException(`no answer within ${limitMs} ms`, "TimeoutError");
   const timer = setTimeout(() => late.abort(reason), limitMs);
   try {
-    await work(AbortSignal.any([signal, late.signal]));
+    await work(anySignal([signal, late.signal]));
   } finally {
     clearTimeout(timer);
   }

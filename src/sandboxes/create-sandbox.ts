@@ -1,5 +1,6 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
@@ -40,7 +41,7 @@ export async function createSandbox(
   options: CreateOptions,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const bounded = AbortSignal.any([signal, context.closing]);
+  const bounded = anySignal([signal, context.closing]);
   const resolved = await context.templates.resolve(options.template, {
     signal: bounded,
     waitMs: options.templateWaitMs,

@@ -4,6 +4,7 @@
  * when there is space again (ADR 27).
  */
 
+import { anySignal } from "../common/any-signal.ts";
 import { asOperation } from "../common/operation.ts";
 import type { SandboxContext, SandboxEntry } from "./context.ts";
 import {
@@ -49,7 +50,7 @@ export function startDiskWatch(
     if (isIdle && isNoted) return;
     waker = new AbortController();
     try {
-      await clock.sleep(ms, AbortSignal.any([closing, waker.signal]));
+      await clock.sleep(ms, anySignal([closing, waker.signal]));
     } catch (error) {
       // A note is no fault.
       if (!waker.signal.aborted) throw error;

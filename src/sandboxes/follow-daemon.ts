@@ -4,6 +4,7 @@
  * those that are gone leave a mark. No more is read than the sandbox's pace allows.
  */
 
+import { anySignal } from "../common/any-signal.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { asOperation } from "../common/operation.ts";
@@ -65,7 +66,7 @@ export function followDaemon(context: FollowedDomain, options: FollowOptions): D
   async function follow(): Promise<void> {
     while (!end.signal.aborted) {
       const broken = new AbortController();
-      const signal = AbortSignal.any([end.signal, broken.signal]);
+      const signal = anySignal([end.signal, broken.signal]);
       try {
         await asOperation("daemon.follow", () => read(signal));
       } catch (error) {

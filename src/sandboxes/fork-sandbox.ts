@@ -1,5 +1,6 @@
 /** Forks: new sandboxes that begin with the files, and memory, of a running one, which goes on. */
 
+import { anySignal } from "../common/any-signal.ts";
 import { createGate } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
@@ -67,7 +68,7 @@ export async function forkSandbox(
   const build = await copyFiles(context, entry);
   const { buildId } = build;
   const gate = createGate(STARTS_AT_ONCE);
-  const signal = AbortSignal.any([options.signal, context.closing]);
+  const signal = anySignal([options.signal, context.closing]);
   try {
     await step("fork.copied");
     requireAwaited(options);

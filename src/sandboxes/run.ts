@@ -1,6 +1,7 @@
 /** One run of a sandbox, from start or resume to pause or end, with the connections made in it. */
 
 import type { Socket } from "node:net";
+import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
@@ -42,7 +43,7 @@ export function beginRun(
   const sockets = new Set<Socket>();
   const watch = createDaemonWatch({
     async ask(signal) {
-      const bounded = AbortSignal.any([signal, controller.signal]);
+      const bounded = anySignal([signal, controller.signal]);
       const socket = await container.dialControl(bounded);
       await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
       socket.destroy();
@@ -50,7 +51,7 @@ export function beginRun(
   });
 
   async function dial(port: number, signal: AbortSignal): Promise<Socket> {
-    const bounded = AbortSignal.any([signal, controller.signal]);
+    const bounded = anySignal([signal, controller.signal]);
     // There is no such TCP port: the number stands for the daemon.
     const isDaemon = port === ENVD_PORT;
     const socket = await (isDaemon ? container.dialPublic(bounded) : container.dial(port, bounded));

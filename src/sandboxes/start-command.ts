@@ -3,6 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { openDaemonClient, type DaemonClient } from "../client/daemon-client.ts";
 import type { ProcessEvent } from "../client/process.ts";
+import { anySignal } from "../common/any-signal.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -79,7 +80,7 @@ export async function runCommands(
   const late = signalAfter(terms.limitMs);
   // Leaves the output of the start command, which goes on without a reader.
   const leave = new AbortController();
-  const signal = AbortSignal.any([terms.signal, late, leave.signal]);
+  const signal = anySignal([terms.signal, late, leave.signal]);
   const bounded = { ...terms, signal };
   try {
     if (commands.startCommand === "") await awaitReady(daemon, commands, bounded);

@@ -1,5 +1,7 @@
 /** Work whose bytes are not known before: it is ended when the disk has too little left. */
 
+import { anySignal } from "../common/any-signal.ts";
+
 /** A fast disk takes some hundred megabytes in it. */
 const LOOK_MS = 100;
 
@@ -30,7 +32,7 @@ export async function whileLeft<T>(
   // It never rejects.
   const timer = setInterval(() => void look(), LOOK_MS);
   try {
-    return await work(AbortSignal.any([signal, full.signal]));
+    return await work(anySignal([signal, full.signal]));
   } catch (error) {
     throw full.signal.aborted && !signal.aborted ? full.signal.reason : error;
   } finally {

@@ -1,6 +1,7 @@
 /** What is under way with a sandbox: of several fronts one begins it, the others wait for its end. */
 
 import { randomUUID } from "node:crypto";
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
@@ -149,7 +150,7 @@ async function awaitEnd(
 ): Promise<void> {
   const late = signalAfter(MAX_WAIT_MS);
   try {
-    await records.until(sandboxId, findEnd, AbortSignal.any([closing, late]));
+    await records.until(sandboxId, findEnd, anySignal([closing, late]));
   } catch (error) {
     if (!late.aborted) throw error;
     throw inChange(sandboxId, kind);

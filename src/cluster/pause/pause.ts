@@ -3,6 +3,7 @@
  * The record says that a pause is under way, then that it is done; only the image carries the files on.
  */
 
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
@@ -235,7 +236,7 @@ async function order(
   if (host === undefined) {
     throw new SandboxError("unavailable", "the Pod of the sandbox does not run");
   }
-  const signal = AbortSignal.any([context.closing, signalAfter(ORDER_TIMEOUT_MS)]);
+  const signal = anySignal([context.closing, signalAfter(ORDER_TIMEOUT_MS)]);
   try {
     const dialer = context.runs.dialer(stored, host);
     await askDaemon(dialer, { path, maxBytes: 0, body: {} }, signal);

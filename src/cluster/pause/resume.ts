@@ -1,6 +1,7 @@
 /** Starts the Pod of a paused sandbox anew, from the image of its files: the same id, the same tokens. */
 
 import { randomUUID } from "node:crypto";
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
@@ -91,7 +92,7 @@ async function carryOut(
   // That of the last run, whose end takes a moment; one that comes from now on is not removed.
   const before = context.pods.items.get(sandboxId);
   const late = signalAfter(START_TIMEOUT_MS);
-  const signal = AbortSignal.any([context.closing, late]);
+  const signal = anySignal([context.closing, late]);
   try {
     await step("pod.resuming");
     const running = await start(context, stored, { before, resume, signal });

@@ -1,5 +1,6 @@
 /** Waits for images of one sandbox that are being made: a daemon tells its changes to one front at a time. */
 
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import type { ClusterContext } from "../context.ts";
@@ -12,7 +13,7 @@ export async function awaitImages(
   waitMs: number,
 ): Promise<void> {
   const late = signalAfter(waitMs);
-  const signal = AbortSignal.any([closing, late]);
+  const signal = anySignal([closing, late]);
   for (const { metadata, snapshot } of snapshots?.items.values() ?? []) {
     if (snapshot?.sourceSandboxId !== sandboxId || snapshot.owner === fronts.name) continue;
     if (!fronts.isAlive(snapshot.owner)) continue;

@@ -1,5 +1,6 @@
 /** Removes the image of a snapshot: its record says so first, then the image goes, then the record. */
 
+import { anySignal } from "../../common/any-signal.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import type { ClusterContext } from "../context.ts";
@@ -77,7 +78,7 @@ export async function removeImageOf(
   { buildId, registry }: SnapshotRecord,
 ): Promise<void> {
   if (settings === undefined) return;
-  const signal = AbortSignal.any([closing, signalAfter(REMOVE_TIMEOUT_MS)]);
+  const signal = anySignal([closing, signalAfter(REMOVE_TIMEOUT_MS)]);
   const { place } = await findImagePlace(registry, settings);
   const isGone = await removeImage(createRegistry(place, signal), snapshotName(buildId));
   if (!isGone) log.warn({ op: "snapshot.remove", buildId }, "the registry removes no images");

@@ -1,6 +1,7 @@
 /** Takes a snapshot of a sandbox that is a Pod: its record as intent, its image, and only then the answer. */
 
 import { randomUUID } from "node:crypto";
+import { anySignal } from "../../common/any-signal.ts";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
@@ -71,8 +72,7 @@ export async function takeSnapshot(
   // A bad name is refused before the wait.
   parseSnapshotName(request.team, request.name);
   const { sandboxId } = request.stored.record;
-  const signal =
-    request.signal === undefined ? closing : AbortSignal.any([closing, request.signal]);
+  const signal = request.signal === undefined ? closing : anySignal([closing, request.signal]);
   return takeGate.run({ team: request.team, key: sandboxId, signal }, async () => {
     // It may have been paused or ended during the wait.
     const stored = requireUnchanged(context, request.stored);
@@ -163,7 +163,7 @@ async function push(
 ): Promise<string> {
   const { intent, settings } = task;
   const late = signalAfter(TAKE_TIMEOUT_MS);
-  const signal = AbortSignal.any([context.closing, late]);
+  const signal = anySignal([context.closing, late]);
   const { sandboxId } = stored.record;
   const pod = context.pods.items.get(sandboxId);
   const image = pod && imageOf(pod);
@@ -254,7 +254,7 @@ export async function requireRegistry({
   closing,
 }: ClusterContext): Promise<void> {
   if (settings === undefined) throw cannot("snapshot");
-  const signal = AbortSignal.any([closing, signalAfter(ASK_TIMEOUT_MS)]);
+  const signal = anySignal([closing, signalAfter(ASK_TIMEOUT_MS)]);
   const { place } = await findImagePlace(settings.registry, settings);
   const question = { method: "HEAD", path: "manifests/none", handled: [404] } as const;
   await createRegistry(place, signal).send(question);

@@ -1,5 +1,6 @@
 /** Volumes as a team asks for them. One that is removed is marked first: then no sandbox can get it. */
 
+import { anySignal } from "../../common/any-signal.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
@@ -102,7 +103,7 @@ async function awaitEnd(
   volumes?.apply(stored);
   const late = signalAfter(GONE_TIMEOUT_MS);
   try {
-    await volumes?.until(claim, findEnd, AbortSignal.any([closing, late]));
+    await volumes?.until(claim, findEnd, anySignal([closing, late]));
   } catch (error) {
     throw new SandboxError("unavailable", `the old volume '${name}' is still being removed`, {
       cause: error,

@@ -7,6 +7,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { ifThere } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
@@ -60,7 +61,7 @@ export async function holdLock(
   { timeoutMs = DEFAULT_TIMEOUT_MS, signal, isShared = false }: LockOptions = {},
 ): Promise<AsyncDisposable> {
   const limit = signalAfter(timeoutMs);
-  const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
+  const stop = signal === undefined ? limit : anySignal([limit, signal]);
   const lock = await takeLock(lockPath(home, name), [isShared ? SHARED : EXCLUSIVE], stop);
   if (lock !== undefined) return lock;
   if (signal?.aborted) throw new SandboxError("canceled", `no longer waiting for lock ${name}`);

@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
+import { anySignal } from "../../common/any-signal.ts";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
@@ -50,7 +51,7 @@ export async function runProgram(
 ): Promise<string> {
   const [file] = command;
   const timeout = signalAfter(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
-  const stop = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
+  const stop = options.signal === undefined ? timeout : anySignal([timeout, options.signal]);
   if (stop.aborted) throw new SandboxError("canceled", `${file} was not run`);
   const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];
   const child = await whenStarted(file, () =>

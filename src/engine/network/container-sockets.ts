@@ -6,6 +6,7 @@
 import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { openSocketPath } from "../../common/socket-path.ts";
@@ -90,7 +91,7 @@ export async function openTunnel(
   signal: AbortSignal,
 ): Promise<Socket> {
   const late = signalAfter(UPGRADE_TIMEOUT_MS);
-  const deadline = AbortSignal.any([signal, late]);
+  const deadline = anySignal([signal, late]);
   const call = request({
     createConnection: () => control,
     path: `/tunnel/${port}`,

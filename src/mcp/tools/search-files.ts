@@ -1,6 +1,7 @@
 /** Tool: searches the content of files. */
 
 import type { Entry } from "../../client/filesystem.ts";
+import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { oneLine, quoteName } from "../../common/untrusted-text.ts";
@@ -53,7 +54,7 @@ export const searchFilesTool = defineTool({
     const looking = sandbox.filesystem.stat(path, { signal: context.signal, user });
     const entry = await withHints(looking, pathHints(path, context.suggest));
     requireSearchable(entry, context);
-    const deadline = AbortSignal.any([
+    const deadline = anySignal([
       context.signal,
       timeLimit(context.clock, SEARCH_SECONDS * 1_000, context.signal),
     ]);

@@ -1,6 +1,7 @@
 /** Runs the builds of a service: as many at once as there are processors, the others in turn. */
 
 import { availableParallelism } from "node:os";
+import { anySignal } from "../../common/any-signal.ts";
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
@@ -51,11 +52,11 @@ export function createBuildRunner(options: {
   }
 
   async function run(task: RunnerTask, controller: AbortController): Promise<void> {
-    const ended = AbortSignal.any([controller.signal, closing]);
+    const ended = anySignal([controller.signal, closing]);
     const watch = setInterval(() => endUnwanted(task, controller), LOOK_MS).unref();
     const leave = await queue.enter(task.team, ended);
     try {
-      await task.work(AbortSignal.any([ended, signalAfter(task.limitMs)]));
+      await task.work(anySignal([ended, signalAfter(task.limitMs)]));
     } finally {
       clearInterval(watch);
       running.delete(controller);
