@@ -81,7 +81,7 @@ async function describeBundle(about: PackageFacts): Promise<object> {
       mcp_config: { command: "node", args: ["${__dirname}/server/main.js", "stdio"], env },
     },
     tools: tools.map(({ name, description }) => ({ name, description })),
-    compatibility: { platforms: ["linux", "darwin", "win32"], runtimes: { node: ">=24.0.0" } },
+    compatibility: { platforms: ["linux", "darwin", "win32"], runtimes: { node: ">=24.9.0" } },
     user_config: {
       api_key: {
         ...setting(

@@ -1,15 +1,16 @@
 #!/usr/bin/env node
 /** Entry of the program: refuses a Node that is too old, then starts the command line. */
 
-const MIN_NODE_MAJOR = 24;
+/** A server on Node 24.4 does not end with its host, and one on 24.8 refuses offers of HTTP/2. */
+const MIN_NODE = { major: 24, minor: 9 } as const;
 const EXIT_UNAVAILABLE = 69;
 const EXIT_INTERNAL = 70;
 const RIGHTS_OF_OTHERS = 0o077;
 
-const major = Number(process.versions.node.split(".")[0]);
-if (major < MIN_NODE_MAJOR) {
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+if (major < MIN_NODE.major || (major === MIN_NODE.major && minor < MIN_NODE.minor)) {
   process.stderr.write(
-    `sandbox-mcp: needs Node ${MIN_NODE_MAJOR} or newer, this is ${process.versions.node}: ` +
+    `sandbox-mcp: needs Node ${MIN_NODE.major}.${MIN_NODE.minor} or newer, this is ${process.versions.node}: ` +
       "install it and start again\n",
   );
   process.exitCode = EXIT_UNAVAILABLE;

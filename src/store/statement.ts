@@ -14,9 +14,7 @@ export interface Statement {
   run(...values: SQLInputValue[]): number;
 }
 
-/**
- * Prepares once; every call may throw a SandboxError. Node does not bind numbered parameters before 24.7.
- */
+/** Prepares once; every call may throw a SandboxError. */
 export function prepare(database: DatabaseSync, sql: string): Statement {
   const statement = translate(() => database.prepare(sql));
   return {

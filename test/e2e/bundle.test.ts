@@ -21,8 +21,10 @@ async function run(file: string, ...words: string[]): Promise<string> {
 }
 
 /** Makes Node claim to be of another version, before the program runs. */
-const SCRIPT = 'Object.defineProperty(process.versions, "node", { value: "20.1.0" })';
-const ON_OLD_NODE = `data:text/javascript,${encodeURIComponent(SCRIPT)}`;
+function claim(version: string): string {
+  const script = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
+  return `data:text/javascript,${encodeURIComponent(script)}`;
+}
 
 let folder: TempFolder;
 let printed: readonly string[];
@@ -73,11 +75,11 @@ test("the bundle is valid, and its server needs nothing beside it but Node", asy
   expect([wanted.length > built.length, outside]).toEqual([true, []]);
 });
 
-test("an old Node is told that it is too old", async () => {
-  const words = ["--import", ON_OLD_NODE, at("bundle/server/main.js"), "stdio"];
+test.for(["20.1.0", "24.8.0"])("Node %s is told that it is too old", async (version) => {
+  const words = ["--import", claim(version), at("bundle/server/main.js"), "stdio"];
   await expect(run(process.execPath, ...words)).rejects.toMatchObject({
     code: 69,
-    stderr: "sandbox-mcp: needs Node 24 or newer, this is 20.1.0: install it and start again\n",
+    stderr: `sandbox-mcp: needs Node 24.9 or newer, this is ${version}: install it and start again\n`,
   });
 });
 

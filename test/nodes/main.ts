@@ -9,7 +9,7 @@ import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
-const VERSIONS = ["24.0.0", "latest"];
+const VERSIONS = ["24.9.0", "latest"];
 const ROOT = resolve(import.meta.dirname, "../..");
 const INSTALL_LIMIT_MS = 300_000;
 const QUICK = ["unit", "contract", "integration"].flatMap((name) => ["--project", name]);

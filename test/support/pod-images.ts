@@ -10,7 +10,6 @@ import {
   readdirSync,
   rmSync,
   symlinkSync,
-  unlinkSync,
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
@@ -110,12 +109,12 @@ export async function applyLayer(root: string, layer: AsyncIterable<Buffer>): Pr
     if (base === ".wh..wh..opq") {
       // What the layer has in it comes after it.
       for (const old of readdirSync(dirname(path))) {
-        remove(join(dirname(path), old));
+        rmSync(join(dirname(path), old), { recursive: true, force: true });
       }
       return;
     }
     if (base.startsWith(".wh.")) {
-      remove(join(dirname(path), base.slice(4)));
+      rmSync(join(dirname(path), base.slice(4)), { recursive: true, force: true });
       return;
     }
     put(root, path, { entry, data });
@@ -128,13 +127,6 @@ export function toStream(data: Buffer): AsyncIterable<Buffer> {
   return Readable.from([data]);
 }
 
-/** The removal of a tree in Node 24.0 leaves a link that leads nowhere. */
-function remove(path: string): void {
-  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
-  if (isLink) unlinkSync(path);
-  else rmSync(path, { recursive: true, force: true });
-}
-
 function put(
   root: string,
   path: string,
@@ -142,7 +134,7 @@ function put(
 ): void {
   const known = lstatSync(path, { throwIfNoEntry: false });
   const staysDirectory = known?.isDirectory() === true && entry.kind === "directory";
-  if (!staysDirectory) remove(path);
+  if (!staysDirectory) rmSync(path, { recursive: true, force: true });
   if (!existsSync(dirname(path))) throw new Error(`${entry.path} comes before its parent`);
   const target = Buffer.from(entry.target, "latin1").toString("utf8");
   if (entry.kind === "directory" && !staysDirectory) mkdirSync(path);

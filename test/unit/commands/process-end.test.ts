@@ -12,9 +12,6 @@ const MODULE = pathToFileURL(
 ).href;
 
 /** Work that fails when it is stopped, unless it hangs then; it reports that it began. */
-/** Node 24.0 warns of the types that it takes away. */
-const QUIET = ["--disable-warning=ExperimentalWarning"];
-
 function startWork(hangs: boolean) {
   const script = `
     import { untilStopped } from ${JSON.stringify(MODULE)};
@@ -27,7 +24,7 @@ function startWork(hangs: boolean) {
       process.stdout.write("ready\\n");
     }));
     process.exit();`;
-  return spawn(process.execPath, [...QUIET, "--input-type=module", "-e", script], {
+  return spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "pipe"],
   });
 }
