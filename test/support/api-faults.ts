@@ -1,6 +1,7 @@
 /** A proxy before the API server of the tests that spoils chosen requests, as networks and proxies do. */
 
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import { API_IDLE_MS } from "./api-server.ts";
 import { closeServer, listenOnLoopback } from "./loopback.ts";
 
 /** What becomes of a request: each is carried out never, once or twice, and answered or not. */
@@ -95,7 +96,7 @@ export async function startApiFaults(target: string): Promise<ApiFaults> {
     }
   }
 
-  const server = createServer((incoming, outgoing) => {
+  const server = createServer({ keepAliveTimeout: API_IDLE_MS }, (incoming, outgoing) => {
     outgoing.on("error", () => undefined);
     const answer = async () => {
       const body = await wholeOf(incoming);

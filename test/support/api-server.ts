@@ -7,6 +7,9 @@ import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { listenOnLoopback } from "./loopback.ts";
 
+/** Longer than clients keep a connection, as of a real one: no request comes at its end. */
+export const API_IDLE_MS = 75_000;
+
 export interface StoredObject {
   kind: string;
   metadata: {
@@ -265,7 +268,7 @@ export async function startApiServer(): Promise<TestApiServer> {
     return object === undefined ? refuse(response, NOT_FOUND) : send(response, 200, object);
   }
 
-  const server = createServer((request, response) => {
+  const server = createServer({ keepAliveTimeout: API_IDLE_MS }, (request, response) => {
     answer(request, response).catch((error: unknown) => {
       refuse(response, { status: 500, reason: "", message: String(error) });
     });

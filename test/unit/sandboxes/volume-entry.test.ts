@@ -5,7 +5,8 @@ import { once } from "node:events";
 import { symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { toEntry } from "../../../src/sandboxes/volume-entry.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
+import { toEntry, type VolumeEntry } from "../../../src/sandboxes/volume-entry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LOOKS = 4_000;
@@ -17,6 +18,15 @@ const EXCHANGE = `
     syscall($number, -100, $a, -100, $b, 2) == 0 or die $! for 1 .. 1000;
     if (!$told++) { $| = 1; print "begun\\n" }
   }`;
+
+async function outcomeOf(looking: Promise<VolumeEntry>): Promise<string> {
+  try {
+    const { type, target, sizeBytes } = await looking;
+    return `${type} ${target} ${sizeBytes}`;
+  } catch (error) {
+    return error instanceof SandboxError ? error.code : String(error);
+  }
+}
 
 test("a place that is a link and a file by turns is always one of them", async () => {
   await using folder = await makeTempFolder();
@@ -32,10 +42,11 @@ test("a place that is a link and a file by turns is always one of them", async (
   const seen = new Set<string>();
   for (let count = 0; count < LOOKS; count += 1) {
     const place = { name: "file", path: "/file", systemPath: join(folder.path, "file") };
-    const { type, target, sizeBytes } = await toEntry(place);
-    seen.add(`${type} ${target} ${sizeBytes}`);
+    seen.add(await outcomeOf(toEntry(place)));
   }
   swapper.stdin.end();
   expect(await over).toEqual([0, null]);
+  // Each of its looks may come at a link that is replaced by then.
+  seen.delete("failed_precondition");
   expect([...seen].toSorted()).toEqual(["file undefined 5", "symlink elsewhere 9"]);
 });
