@@ -6,7 +6,7 @@ import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
-import { noteUnused, sandboxSettings, type Environment } from "./unused-variables.ts";
+import { noteUnused, sandboxSettings, type Environment } from "./unused-settings.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
