@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { rename, rm, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { z } from "../../src/common/schema.ts";
+import { takeCensus } from "./census.ts";
 import { openTestHome, type TestHome } from "./home.ts";
 import { PROGRAM, listeningUrl, startProgram, type TestProgram } from "./program.ts";
 import { PLAN_ENDS, PLAN_VARIABLE, type StepPlan } from "./step-listener.ts";
@@ -177,4 +178,11 @@ export async function make(
   const body = { templateID: "base", timeout: 3600, secure: false, ...wishes };
   const answer = await home.call("POST", "/sandboxes", body);
   return madeSchema.parse(answer?.body).sandboxID;
+}
+
+/** Of a home without sandboxes whose service has ended: what it left of them on the machine. */
+export async function findRemains(home: FaultHome): Promise<readonly string[]> {
+  const census = await takeCensus(home.path);
+  const { processes, mounts, loopDevices, cgroups, idClaims, sockets } = census;
+  return [processes, mounts, loopDevices, cgroups, idClaims, sockets].flat();
 }

@@ -8,9 +8,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { takeCensus } from "../../support/census.ts";
 import { processesOf, startCompanions } from "../../support/companions.ts";
-import { listAll, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
+import { findRemains, listAll, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
 import { faultRun } from "../../support/fault-run.ts";
 import { expectGoesOn, readLedger, startLedger, type Ledger } from "../../support/ledger.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
@@ -218,16 +217,6 @@ test.skipIf(runtime === undefined)(
       });
     }
     await home.stop("SIGTERM");
-    const { processes, mounts, loopDevices, cgroups, idClaims, sockets } = await takeCensus(
-      home.path,
-    );
-    expect({ processes, mounts, loopDevices, cgroups, idClaims, sockets }).toEqual({
-      processes: [],
-      mounts: [],
-      loopDevices: [],
-      cgroups: [],
-      idClaims: [],
-      sockets: [],
-    });
+    expect(await findRemains(home)).toEqual([]);
   },
 );

@@ -4,12 +4,12 @@ import type { ServerResponse } from "node:http";
 import { createClient } from "@connectrpc/connect";
 import { Agent } from "undici";
 import { expect, test } from "vitest";
-import type { AccessSource } from "../../../src/client/access.ts";
 import { createEnvd } from "../../../src/client/envd.ts";
 import { createRpcTransport } from "../../../src/client/rpc.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { Process } from "../../../src/gen/process/process_pb.ts";
+import { OPEN_ACCESS } from "../../support/access-source.ts";
 import { startTestDaemon } from "../../support/envd.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { startRecorder } from "../../support/recorder.ts";
@@ -19,18 +19,6 @@ const { signal } = new AbortController();
 
 const DEEP = { name: "deep", json: `${"[".repeat(100)}${"]".repeat(100)}`, text: "levels" };
 const RICH = { name: "rich", json: `[${"{},".repeat(150_000)}{}]`, text: "values" };
-
-const SOURCE: AccessSource = {
-  sandboxId: "i1",
-  current: () => ({
-    token: undefined,
-    domain: undefined,
-    expiresAtMs: undefined,
-    onTimeout: undefined,
-  }),
-  refresh: async () => false,
-  isRunning: async () => true,
-};
 
 /** A service whose answers, but for the sandbox itself, are all of the same text. */
 async function startCostly(json: string) {
@@ -95,7 +83,7 @@ test("a list of processes, also of a daemon that is asked in the binary form oth
   const { process } = createEnvd({
     connection: { dispatcher, clock: createSystemClock() },
     baseUrl: recorder.url,
-    source: SOURCE,
+    source: OPEN_ACCESS,
     isOwnDaemon: true,
   });
   await expect(process.list(signal)).rejects.toMatchObject({

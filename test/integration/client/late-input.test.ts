@@ -2,23 +2,11 @@
 
 import { createRouterTransport } from "@connectrpc/connect";
 import { afterEach, expect, test, vi } from "vitest";
-import type { AccessSource } from "../../../src/client/access.ts";
 import { createProcess } from "../../../src/client/process.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { Process } from "../../../src/gen/process/process_pb.ts";
-
-const SOURCE: AccessSource = {
-  sandboxId: "i1",
-  current: () => ({
-    token: undefined,
-    domain: undefined,
-    expiresAtMs: undefined,
-    onTimeout: undefined,
-  }),
-  refresh: async () => false,
-  isRunning: async () => true,
-};
+import { OPEN_ACCESS } from "../../support/access-source.ts";
 
 /** A daemon that answers nothing before `answer`, and keeps what it was sent. */
 function setUp() {
@@ -43,7 +31,7 @@ function setUp() {
     });
   });
   const process = createProcess(transport, {
-    source: SOURCE,
+    source: OPEN_ACCESS,
     clock: createSystemClock(),
     plain: transport,
   });
