@@ -133,7 +133,9 @@ function isHome(path: string): boolean {
   const hasDatabase = names.includes(DATABASE);
   if (hasDatabase && !isDatabase(join(path, DATABASE))) return false;
   if (hasDatabase && names.some((name) => BESIDE_DATABASE.has(name))) return true;
-  return names.every((name) => isEarly(path, name));
+  if (names.every((name) => isEarly(path, name))) return true;
+  // Its mark comes before all else that is no early name, and may have come after the list was read.
+  return isPlace(join(path, PLACE));
 }
 
 function isEarly(path: string, name: string): boolean {

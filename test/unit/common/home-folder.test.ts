@@ -1,5 +1,7 @@
 /** A home is new, empty or one that this program made; the folder of something else is refused. */
 
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chown, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
@@ -8,6 +10,7 @@ import { homeFault } from "../../../src/common/home-folder.ts";
 import { keepCompiled } from "../../../src/compile-cache.ts";
 import { LOCK_NAMES } from "../../../src/engine/host/lock.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { endChild } from "../../support/end-child.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FOREIGN = "is not empty and is no home of sandbox-mcp";
@@ -137,6 +140,35 @@ test("what lies beside the files of a home does not make it foreign", async () =
   await openHome(home);
   await fill(home, ["notes of its owner", "Dockerfile"]);
   expect(homeFault(home)).toBeUndefined();
+});
+
+/** Makes as many homes, one after the other: in each the mark comes first, then a name that is not early. */
+const MAKE_HOMES = `
+  const fs = require("node:fs");
+  const [, folder, count] = process.argv;
+  for (let index = 0; index < Number(count); index += 1) {
+    const home = folder + "/" + index;
+    fs.mkdirSync(home + "/layers", { recursive: true });
+    fs.writeFileSync(home + "/place.json.part", JSON.stringify({ id: "i", path: home }));
+    fs.renameSync(home + "/place.json.part", home + "/place.json");
+    fs.writeFileSync(home + "/layers/other", "");
+    fs.writeFileSync(home + "/seed", "");
+  }`;
+
+test("a home that another process makes meanwhile is none of another program", async () => {
+  const homes = 1_000;
+  await using folder = await makeTempFolder();
+  const words = ["-e", MAKE_HOMES, folder.path, String(homes)];
+  const maker = spawn(process.execPath, words, { stdio: "ignore" });
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => endChild(maker));
+  const last = performance.now() + 60_000;
+  let index = 0;
+  while (index < homes - 1 && performance.now() < last) {
+    expect(homeFault(join(folder.path, String(index)))).toBeUndefined();
+    if (existsSync(join(folder.path, String(index + 1)))) index += 1;
+  }
+  expect(index).toBe(homes - 1);
 });
 
 test("a home may be reached by a symbolic link, and a foreign folder may not", async () => {
