@@ -143,6 +143,8 @@ function forward(
     return;
   }
   const [inner, outer] = duplexPair();
+  // Before Node 24.16 a side that is destroyed is no end for the other one.
+  outer.once("close", () => inner.push(null));
   // Services inside are told how and from where the client came.
   serve(Object.assign(outer, { encrypted: true, remoteAddress }));
   const call = httpRequest({
