@@ -12,6 +12,7 @@ import { startMcpState } from "../../../src/mcp/state.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 
+const LIFE_SECONDS = 300;
 const ENDED = "status: ended while no server watched it";
 
 /** A server whose sandboxes list their processes by another command, once they are told so. */
@@ -49,7 +50,8 @@ async function startWorld() {
   await call("pause_sandbox");
   // The server looks whether the sandbox runs before it connects again.
   await expect.poll(() => call("get_process_output", process)).toContain("connection lost");
-  await call("connect_sandbox");
+  // Not by connect_sandbox, whose server looks for the process by itself.
+  await world.service.control.connect(sandboxId, LIFE_SECONDS, new AbortController().signal);
   return {
     call,
     process,
