@@ -25,6 +25,9 @@ const MAX_SESSION_MEMORY_MB = 16;
 /** That of a client which is gone already: one without an address would be taken for a local one. */
 const UNKNOWN_ADDRESS = "unknown";
 
+/** How long a head may take before the stream is reset without it. */
+const HEAD_LIMIT_MS = 1_000;
+
 const BAD_GATEWAY = 502;
 const METHOD_NOT_ALLOWED = 405;
 
@@ -214,12 +217,25 @@ function answer(stream: ServerHttp2Stream, reply: IncomingMessage, log: Logger):
     return;
   }
   reply.on("error", (error) => log.debug({ op: "http2.stream", err: error }, "reply broke off"));
+  const head = headSent(stream);
   reply.once("close", () => {
-    // A premature end resets the stream, so that the client sees that the reply is not whole. A reset
-    // overtakes a head that was not sent yet: the head has until the next turn.
-    if (!reply.complete) setImmediate(() => refuse(stream));
+    // A premature end resets the stream, so that the client sees that the reply is not whole.
+    if (!reply.complete) void head.then(() => refuse(stream));
   });
   reply.pipe(stream);
+}
+
+/**
+ * Resolves once the head has left, which a reset would overtake; after a while also where a client lets
+ * nothing be sent. It is the first write of the stream: it has no bytes, and is taken behind the head.
+ */
+async function headSent(stream: ServerHttp2Stream): Promise<void> {
+  if (stream.writableEnded) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, HEAD_LIMIT_MS).unref();
+  stream.write("", () => resolve());
+  await promise;
+  clearTimeout(timer);
 }
 
 function toOuterHeaders(reply: IncomingMessage): Record<string, string | string[]> {

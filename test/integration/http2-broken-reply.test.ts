@@ -1,0 +1,69 @@
+/** A reply that breaks off behind its head reaches a client of HTTP/2 with that head, and cut. */
+
+import { once } from "node:events";
+import { connect, type ClientHttp2Session } from "node:http2";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createSilentLog } from "../../src/common/log.ts";
+import { createTlsServer } from "../../src/listener/tls.ts";
+import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
+
+const DOMAIN = "sandbox.localhost";
+const MINUTE_MS = 60_000;
+const STREAMS = 100;
+
+let certificate: TestCertificate;
+beforeAll(async () => {
+  certificate = await makeCertificate([DOMAIN]);
+});
+afterAll(async () => certificate[Symbol.asyncDispose]());
+
+/** A server whose replies have a head, and break off at once. */
+function startServer() {
+  const { server } = createTlsServer({
+    http: {
+      maxHeaderSize: 16_384,
+      requestTimeout: 0,
+      headersTimeout: MINUTE_MS,
+      keepAliveTimeout: MINUTE_MS,
+    },
+    identity: certificate.identity,
+    log: createSilentLog(),
+  });
+  server.on("request", (_request, response) => {
+    response.writeHead(200, { "content-length": 50 }).flushHeaders();
+    response.destroy();
+  });
+  return server;
+}
+
+async function call(session: ClientHttp2Session): Promise<string> {
+  const stream = session.request({ ":path": "/" });
+  let status = 0;
+  let end = "whole";
+  stream.on("response", (reply) => (status = Number(reply[":status"])));
+  stream.on("error", () => (end = "cut"));
+  const { promise: closed, resolve } = Promise.withResolvers<void>();
+  stream.once("close", resolve);
+  stream.resume();
+  await closed;
+  return `${status} ${end}`;
+}
+
+test.for([
+  { window: "an open window", initialWindowSize: 65_535 },
+  { window: "a window that is shut", initialWindowSize: 0 },
+])("with $window", async ({ initialWindowSize }) => {
+  const server = startServer();
+  const port = await listenOnLoopback(server);
+  const session = connect(`https://${DOMAIN}:${port}`, {
+    ca: certificate.authority,
+    lookup: (_name, _options, done) => done(null, [{ address: "127.0.0.1", family: 4 }]),
+    settings: { initialWindowSize },
+  });
+  const replies = await Promise.all(Array.from({ length: STREAMS }, () => call(session)));
+  expect(new Set(replies)).toEqual(new Set(["200 cut"]));
+  session.destroy();
+  server.close();
+  await once(server, "close");
+});
