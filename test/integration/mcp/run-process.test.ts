@@ -43,7 +43,7 @@ test("both streams and a non-zero exit code are a normal result", async () => {
     text: expect.stringMatching(
       new RegExp(
         "^exit_code: 3 \\| duration: [0-9.]+m?s \\| process_id: p_[0-9]+ \\| " +
-          "stdout 4 B, stderr 4 B \\| sandbox expires in (299|300)s\n" +
+          "stdout 4 B, stderr 4 B \\| sandbox expires in [0-9]+s\n" +
           "--- stdout\nout\n--- stderr\nerr\n--- end$",
       ),
     ),

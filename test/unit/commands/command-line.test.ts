@@ -31,7 +31,7 @@ test("a command is one that can be typed, for the home that was chosen", async (
   expect(typed(join(paths.npx, "sandbox-mcp"), `${paths.npx}:${paths.bin}`)).toBe(
     "npx -y sandbox-mcp doctor",
   );
-  expect(typed("/nonexistent", paths.bin, "/it's here")).toBe(
+  expect(typed(join(folder.path, "none"), paths.bin, "/it's here")).toBe(
     String.raw`npx -y sandbox-mcp doctor --home '/it'\''s here'`,
   );
   const own = join(folder.path, "main.js");
