@@ -10,6 +10,7 @@ import { openStoreImage } from "../engine/storage/store-image.ts";
 import { exportImage } from "../images/export.ts";
 import { registerBuiltIn } from "../sandboxes/built-ins.ts";
 import { toDisk, toLayers } from "../sandboxes/layer-folders.ts";
+import { withSetupLabel } from "../sandboxes/setup-label.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
@@ -62,7 +63,10 @@ export async function exportTemplate(
         cmd: image?.config.cmd ?? [],
         exposedPorts: image?.config.exposedPorts ?? [],
         labels: Object.fromEntries(
-          (image?.config.labels ?? []).map(({ name: key, value }) => [key, value]),
+          withSetupLabel(image?.config.labels ?? [], build).map(({ name: key, value }) => [
+            key,
+            value,
+          ]),
         ),
       },
       perlDirectory,

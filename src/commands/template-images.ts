@@ -63,11 +63,13 @@ export async function importTemplate(
 function register(config: Config, name: TemplateName, image: ImageLayer): number {
   using store = openStore({ path: join(config.home, "state.db") });
   const { home, limits } = config;
-  registerImage({ store, home, limits, team: DEFAULT_TEAM, ...name }, image);
+  const { setup } = registerImage({ store, home, limits, team: DEFAULT_TEAM, ...name }, image);
   const { standIns, notes, installCommand } = image;
   const lines = [
     ...notes,
     ...(standIns.length === 0 ? [] : [`given, since the image has none: ${standIns.join(", ")}`]),
+    // Of an image that was a template; all else that it says of itself starts nothing.
+    ...(setup?.startCommand ? [`start command: ${quoteName(setup.startCommand)}`] : []),
     ...(installCommand === undefined ? [] : [`inside, with a network: ${installCommand}`]),
     `template ${name.alias}:${name.tags.at(-1)} is ${image.pinned}`,
   ];

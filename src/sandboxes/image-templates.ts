@@ -10,10 +10,11 @@ import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { whileNoImageIsUsed } from "../images/image-locks.ts";
 import type { ImageLayer } from "../images/images.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import type { BuildRecord, Store } from "../store/store.ts";
 import { toStoredLayer } from "./built-ins.ts";
 import { findUnusedImages } from "./layer-folders.ts";
 import { newTemplate } from "./new-template.ts";
+import { readSetupLabel } from "./setup-label.ts";
 
 export interface RegisterOptions {
   readonly store: Store;
@@ -28,10 +29,12 @@ export interface RegisterOptions {
 /**
  * Makes a template of an image, or another build of a template that is one; the tags move to it.
  * Called while clean-ups of images are kept off.
- * @throws SandboxError already_exists when a snapshot or a built-in has the name
+ * @throws SandboxError already_exists when a snapshot or a built-in has the name, failed_precondition
+ * for a label of an export that is not valid
  */
-export function registerImage(options: RegisterOptions, image: ImageLayer): TemplateRecord {
+export function registerImage(options: RegisterOptions, image: ImageLayer): BuildRecord {
   const { store, team, alias, tags, limits } = options;
+  const { workdir = image.defaultWorkdir, ...setup } = readSetupLabel(image.config.labels);
   return store.transaction(() => {
     const name = `${team}/${alias}`;
     const known = store.templates.getByName(name);
@@ -56,13 +59,13 @@ export function registerImage(options: RegisterOptions, image: ImageLayer): Temp
       limits,
       layers: [toStoredLayer(join(options.home, LAYERS), image.layer)],
       defaultUser: image.defaultUser,
-      defaultWorkdir: image.defaultWorkdir,
+      // The label has only the one that an image cannot have.
+      defaultWorkdir: workdir,
       setup: {
         environment: Object.fromEntries(
           image.config.env.map(({ name: key, value }) => [key, value]),
         ),
-        startCommand: "",
-        readyCommand: "",
+        ...setup,
       },
     };
     store.templates.put({ ...template, updatedAtMs: nowMs });
@@ -70,7 +73,7 @@ export function registerImage(options: RegisterOptions, image: ImageLayer): Temp
     for (const tag of tags) {
       store.builds.tag({ templateId, tag, buildId: build.buildId, createdAtMs: nowMs });
     }
-    return template;
+    return build;
   });
 }
 

@@ -94,7 +94,8 @@ const SHAPES = {
   USER: { min: 1, max: 2 },
 } as const satisfies Record<StepType, { readonly min: number; readonly max: number }>;
 
-function faultOfTexts(texts: readonly string[]): string | undefined {
+/** Why a text cannot be an argument of a program; undefined when all can. */
+export function faultOfTexts(texts: readonly string[]): string | undefined {
   if (texts.some((text) => text.includes("\0"))) return "a NUL character is not allowed";
   if (texts.some((text) => !text.isWellFormed())) return "half a surrogate pair is not allowed";
   const isLong = texts.some((text) => Buffer.byteLength(text) > MAX_ARGUMENT_BYTES);

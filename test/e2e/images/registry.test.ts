@@ -208,6 +208,25 @@ test("what is exported runs elsewhere: skopeo and this program read it", async (
   });
 });
 
+test("an exported template keeps its commands, its size and its directory", async () => {
+  const setup = { startCommand: "echo started > ~/start", readyCommand: "", memoryMb: 256 };
+  const Labels = { "sandbox-mcp.setup": JSON.stringify({ ...setup, workdir: "/" }) };
+  await makeImage("serving", await debianLayer(), { WorkingDir: "/", Labels });
+  const layout = images["serving"]?.layout;
+  expect(await template(["pull", `oci:${layout}`])).toMatchObject({ code: 0, stderr: "" });
+  const file = join(folder.path, "serving.oci");
+  expect(await template(["export", "serving", file])).toMatchObject({ code: 0, stderr: "" });
+  const imported = await template(["import", file, "--name", "served"]);
+  expect(imported).toMatchObject({ code: 0, stderr: "" });
+  expect(imported.stdout).toContain('start command: "echo started > ~/start"\n');
+  expect((await template(["show", "served"])).stdout).toMatch(/^size: [0-9]+ CPU, 256 MB$/m);
+  await withSandbox("served", async ({ commands }) => {
+    const wait = "until test -s ~/start; do sleep 0.1; done";
+    const said = await commands.run(`pwd; id -un; ${wait}; cat ~/start`);
+    expect(said.stdout).toBe("/\nuser\nstarted\n");
+  });
+});
+
 test("a template that is removed takes its layer with it, unless another one has it", async () => {
   await template(["pull", `${open.host}/team/many:1`, "--name", "one"]);
   await template(["pull", `${open.host}/team/many:1`, "--name", "two"]);
@@ -240,3 +259,12 @@ test.for(["layer.begun", "layer.synced", "layer.renamed", "layer.durable"] as co
     expect((await template(["list"])).stdout).not.toContain("killed");
   },
 );
+
+test("an archive with a damaged setup is refused", async () => {
+  const Labels = { "sandbox-mcp.setup": '{"memoryMb":1e9}' };
+  await makeImage("damaged", await debianLayer(), { Labels });
+  const pulled = await template(["pull", `oci:${images["damaged"]?.layout}`]);
+  expect(pulled.code).toBe(78);
+  expect(pulled.stderr).toContain("the image is not valid: its label sandbox-mcp.setup: memoryMb ");
+  expect((await template(["list"])).stdout).not.toContain("damaged");
+});
