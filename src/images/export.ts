@@ -8,7 +8,7 @@ import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { SandboxError } from "../common/errors.ts";
-import { draftOf, ifThere } from "../common/files.ts";
+import { ifThere } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { DiskCopy, Layer } from "../engine/engine.ts";
@@ -177,9 +177,9 @@ function tap(hash: ReturnType<typeof createHash>): Transform {
   });
 }
 
-/** The archive appears under its name when it is complete. */
+/** The archive appears under its name when it is complete. No other file beside it changes. */
 async function pack(layout: string, file: string, signal: AbortSignal): Promise<void> {
-  const draft = draftOf(file);
+  const draft = newDraft(file);
   try {
     const words = ["--create", "--format=posix", "--owner=0", "--group=0", "--numeric-owner"];
     await runProgram(

@@ -4,7 +4,7 @@
  */
 
 import { execFileSync } from "node:child_process";
-import { mkdir, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
@@ -13,6 +13,8 @@ import { exportImage } from "../../../src/images/export.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
+/** Of somebody else, beside the archive. */
+const OTHER = "of another program";
 const REMOVED = "mine was removed while it was exported";
 
 /** Exports a layer; `removed` says how much of it is gone when the export reads it. */
@@ -27,6 +29,7 @@ async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mi
   await symlink("new.tar", join(out, "early.tar"));
   await symlink("absent/mine.tar", join(out, "wrong.tar"));
   await writeFile(join(out, "linked.tar"), "of before");
+  for (const name of ["mine.tar.part", "linked.tar.part"]) await writeFile(join(out, name), OTHER);
   execFileSync("mknod", [join(out, "device"), "c", "1", "3"]);
   const task = {
     home: folder.path,
@@ -56,6 +59,10 @@ async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mi
   const kinds = (await readdir(out, { withFileTypes: true })).map(
     (entry) => `${entry.name}: ${KINDS.find((kind) => entry[kind]())}`,
   );
+  const others = ["mine.tar.part", "linked.tar.part"].map((name) =>
+    readFile(join(out, name), "utf8").catch(() => "gone"),
+  );
+  expect(await Promise.all(others)).toEqual([OTHER, OTHER]);
   const isWritten = (await stat(join(out, "linked.tar"))).size > "of before".length;
   return { outcome, isWritten, added: kinds.filter((kind) => !BEFORE.includes(kind)) };
 }
@@ -67,6 +74,8 @@ const BEFORE: readonly string[] = [
   "folder: isDirectory",
   "link.tar: isSymbolicLink",
   "linked.tar: isFile",
+  "linked.tar.part: isFile",
+  "mine.tar.part: isFile",
   "wrong.tar: isSymbolicLink",
 ];
 
