@@ -5,6 +5,7 @@ import { commandLine } from "./commands/command-line.ts";
 import { VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
+import type { TrialHome } from "./commands/trial-home.ts";
 import { findMisuse } from "./commands/usage.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { toHomeFault } from "./common/home-fault.ts";
@@ -93,6 +94,7 @@ async function runCommand(
   words: readonly string[],
 ): Promise<number> {
   let log: Logger | undefined;
+  await using stack = new AsyncDisposableStack();
   try {
     if (command.hasHome) checkHome(given.home);
     // A home of the default place may be that of a service that has not started yet.
@@ -102,8 +104,11 @@ async function runCommand(
       return print(command.withoutHome);
     }
     if (missing !== undefined && needsHome(command, given, words)) throw missing;
+    const isTried = missing !== undefined && command.triesHome && given.engine !== "kubernetes";
+    const trial = isTried ? await openTrial(given.home) : undefined;
+    stack.use(trial);
     const run = await command.load();
-    const config = await withPrivileges(command, given);
+    const config = await withPrivileges(command, trial ? { ...given, home: trial.path } : given);
     // Not before: another process may have taken the place of this one.
     for (const note of notes) complain(note);
     log = createLog(config.log);
@@ -116,6 +121,10 @@ async function runCommand(
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
+}
+
+async function openTrial(home: string): Promise<TrialHome | undefined> {
+  return (await import("./commands/trial-home.ts")).openTrialHome(home);
 }
 
 function needsHome(

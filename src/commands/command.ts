@@ -28,6 +28,8 @@ export interface Command {
   readonly hasHome: boolean;
   /** The actions that refuse a home that is not there: they would make it and find nothing in it. */
   readonly needsHome?: readonly string[];
+  /** Whether the command tries the machine in a directory of its own where its home is not there. */
+  readonly triesHome?: true;
   /** What the command prints, and all that it does, where its home is not there. */
   readonly withoutHome?: string;
   load(): Promise<CommandRun>;

@@ -36,7 +36,26 @@ async function checkMachine({ config, log }: CommandContext, signal: AbortSignal
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
   const checks = [...report.checks, ...own, ...outside];
   const isUsable = report.isUsable && outside.every(({ outcome }) => outcome !== "missing");
-  return tell(config, { ...report, isUsable, checks });
+  return tell(config, {
+    ...report,
+    isUsable,
+    checks: checks.map((check) => ofNamed(config, check)),
+  });
+}
+
+/** As it would be in the home that was named, where that is not there and another place was tried. */
+function ofNamed({ home, givenHome = home }: Config, check: EngineCheck): EngineCheck {
+  if (home === givenHome) return check;
+  const { name, outcome, detail, remedy } = check;
+  if (name === "home" && outcome === "ok") {
+    const hint = "the first service makes it; name that of a service with --home";
+    return { name, outcome: "warning", detail: `${givenHome} does not exist yet`, remedy: hint };
+  }
+  return {
+    ...check,
+    detail: detail.replaceAll(home, givenHome),
+    ...(remedy !== undefined && { remedy: remedy.replaceAll(home, givenHome) }),
+  };
 }
 
 function tell(config: Config, report: EngineReport): number {

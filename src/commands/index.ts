@@ -11,6 +11,7 @@ const COMMANDS: readonly Command[] = [
     summary: "what this machine, or a cluster, can isolate with, and what is missing",
     hasEngine: true,
     hasHome: true,
+    triesHome: true,
     load: async () => (await import("./doctor.ts")).runDoctor,
   },
   {
@@ -93,6 +94,8 @@ const COMMANDS: readonly Command[] = [
     actions: { install: 0, remove: 0 },
     hasEngine: false,
     hasHome: true,
+    // An authority that no service has is of no use; that of a home that was removed still goes.
+    needsHome: ["", "install"],
     load: async () => (await import("./trust.ts")).runTrust,
   },
 ];

@@ -294,7 +294,8 @@ test("a log file that is a pipe without a reader", async () => {
 test("a home that was typed wrong is not made by what has nothing to do in a new one", async () => {
   await using folder = await makeTempFolder();
   const wrong = join(folder.path, "wrong");
-  const commands = ["key list", "key revoke a", "template list", "template show a"];
+  const trust = ["trust", "trust install"];
+  const commands = ["key list", "key revoke a", "template list", "template show a", ...trust];
   for (const words of [...commands, "template remove a", "template export a b"]) {
     await using program = startProgram([...words.split(" "), "--home", wrong]);
     expect([words, await program.exited(), program.stderr()]).toEqual([
@@ -311,6 +312,33 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
     `sandbox-mcp: home ${wrong}: no such directory\n`,
   ]);
   expect(await readdir(folder.path)).toEqual([]);
+});
+
+test.for([{ flags: [] }, { flags: ["--json"] }, { flags: ["--store-gb", "8"] }])(
+  "doctor with $flags looks at the machine and makes no home",
+  async ({ flags }) => {
+    await using folder = await makeTempFolder();
+    const wrong = join(folder.path, "wrong", "home");
+    await using program = startProgram(["doctor", ...flags, "--home", wrong]);
+    const [output, exitCode] = [text(program.stdout), program.exited()];
+    expect([await exitCode, program.stderr()]).toEqual([0, ""]);
+    const said = await output;
+    expect(said).toContain(`${wrong} does not exist yet`);
+    expect(said).toMatch(/usable: |"isUsable": true/);
+    expect(said).not.toContain(".sandbox-mcp-trial-");
+    expect(await readdir(folder.path)).toEqual([]);
+  },
+);
+
+test("an ordinary user's doctor makes no home either", async () => {
+  await using user = await openOrdinaryUser({ ids: true });
+  const wrong = join(user.data, "wrong");
+  const before = await readdir(user.data);
+  await using program = startProgram(["doctor", "--home", wrong], {}, user.program);
+  const [output, exitCode] = [text(program.stdout), program.exited()];
+  expect([await exitCode, program.stderr()]).toEqual([0, ""]);
+  expect(await output).toContain(`warning  home: ${wrong} does not exist yet`);
+  expect(await readdir(user.data)).toEqual(before);
 });
 
 test("a umask that takes rights from the owner keeps nobody from a home", async () => {
