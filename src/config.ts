@@ -153,9 +153,8 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
   const known = withDefaults(given, environment, parsed);
   const config = Object.freeze({ ...known, sandboxSettings: sandboxSettings(names) });
-  const { engine } = config;
   const [command = STDIO] = parsed.words;
-  return { config, notes: noteUnused({ environment, names }, { engine, command }) };
+  return { config, notes: noteUnused({ environment, names }, { ...config, command }) };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

@@ -22,6 +22,11 @@ interface GivenNames {
 interface Use {
   readonly engine: string;
   readonly command: string;
+  /** Of the configuration; undefined where sandboxes have loopback alone. */
+  readonly egress: object | undefined;
+  readonly buildEgress: readonly string[] | undefined;
+  readonly buildsBase: boolean;
+  readonly autoTemplates: boolean;
 }
 
 /** A line for everything that does nothing, for the user of the command. */
@@ -32,6 +37,7 @@ export function noteUnused({ environment, names }: GivenNames, use: Use): string
     ...(mayMeanRemote ? noteUnusedAddresses(environment) : []),
     ...(use.engine === "kubernetes" ? noteLoneSettings(names) : noteClusterVariables(environment)),
     ...noteOtherEngine(use, names),
+    ...noteVoidSettings(use, names),
   ];
 }
 
@@ -120,4 +126,17 @@ function noteOtherEngine({ engine, command }: Use, names: GivenNames["names"]): 
   if (unused.length === 0) return [];
   const where = isRemote ? "for a remote service" : "with --engine kubernetes";
   return [`${unused.join(", ")}: not used ${where}`];
+}
+
+/** A line for each that another setting of the same service makes void. */
+function noteVoidSettings(use: Use, names: GivenNames["names"]): string[] {
+  const { engine, command, egress, buildEgress = [], buildsBase, autoTemplates } = use;
+  if (engine !== "local" || !["doctor", "serve", "stdio"].includes(command)) return [];
+  const line = (key: keyof Given, of: string) =>
+    names.has(key) ? [`${names.get(key)}: not used with ${of}`] : [];
+  return [
+    ...(egress === undefined ? line("dns", "--egress off") : []),
+    ...(egress === undefined && buildEgress.length > 0 ? line("buildEgress", "--egress off") : []),
+    ...(autoTemplates && !buildsBase ? line("autoTemplates", "--build-base off") : []),
+  ];
 }

@@ -188,6 +188,29 @@ test.for([
   expect(notesOf({}, ...words, of)).toEqual([]);
 });
 
+test.for([
+  { argv: ["--dns=1.1.1.1"], with: "--egress=off" },
+  { argv: ["--build-egress=pypi.org"], with: "--egress=off" },
+  { argv: ["--auto-templates=on"], with: "--build-base=off" },
+])("$argv is noted with $with", ({ argv, with: other }) => {
+  const [name] = argv.join(" ").split("=");
+  const note = `${name}: not used with ${other.replace("=", " ")}`;
+  for (const command of ["serve", "stdio", "doctor"]) {
+    expect(notesOf({}, command, ...argv, other)).toEqual([note]);
+    expect(notesOf({}, command, ...argv)).toEqual([]);
+  }
+  expect(notesOf({}, "key", "list", ...argv, other)).toEqual([]);
+});
+
+test("what is not asked for is not noted, and a variable is named as it was given", () => {
+  const off = { SANDBOX_MCP_EGRESS: "off", SANDBOX_MCP_BUILD_BASE: "off" };
+  const idle = ["--build-egress=off", "--auto-templates=off"];
+  expect(notesOf(off, "serve", ...idle)).toEqual([]);
+  expect(notesOf({ ...off, SANDBOX_MCP_DNS: "1.1.1.1" }, "serve")).toEqual([
+    "SANDBOX_MCP_DNS: not used with --egress off",
+  ]);
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });
