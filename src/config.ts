@@ -1,6 +1,6 @@
 /** The configuration of the program: flag over environment over default, read once, frozen. */
 
-import { join, resolve } from "node:path";
+import { isAbsolute, join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
@@ -272,7 +272,10 @@ function toLoginFiles(environment: Environment): string[] {
   };
   return [
     ...of("REGISTRY_AUTH_FILE", ""),
-    ...of("XDG_RUNTIME_DIR", "containers/auth.json"),
+    // Ignored where it is relative, as its specification says.
+    ...(isAbsolute(environment["XDG_RUNTIME_DIR"] ?? "")
+      ? of("XDG_RUNTIME_DIR", "containers/auth.json")
+      : []),
     ...of("HOME", ".config/containers/auth.json"),
     ...of("DOCKER_CONFIG", "config.json"),
     ...of("HOME", ".docker/config.json"),

@@ -6,7 +6,7 @@
 
 import { readFileSync } from "node:fs";
 import { userInfo } from "node:os";
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 
 export type Privilege = "machine" | "namespace" | "none";
 
@@ -64,11 +64,10 @@ function readMap(): string {
 /** One place for the machine's root; for every other user, root of a namespace too, their own data. */
 export function defaultHome(environment: Readonly<Record<string, string | undefined>>): string {
   if (readPrivilege() === "machine") return "/var/lib/sandbox-mcp";
-  const data = environment["XDG_DATA_HOME"];
-  return join(
-    data === undefined || data === "" ? join(ownFolder(environment["HOME"]), ".local/share") : data,
-    "sandbox-mcp",
-  );
+  // One that is relative is to be ignored: https://specifications.freedesktop.org/basedir-spec.
+  const named = environment["XDG_DATA_HOME"] ?? "";
+  const data = isAbsolute(named) ? named : join(ownFolder(environment["HOME"]), ".local/share");
+  return join(data, "sandbox-mcp");
 }
 
 function ownFolder(named: string | undefined): string {

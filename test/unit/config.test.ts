@@ -211,6 +211,14 @@ test("what is not asked for is not noted, and a variable is named as it was give
   ]);
 });
 
+test("a file of logins below a relative XDG_RUNTIME_DIR is ignored", () => {
+  const [absolute, relative] = ["/run/user/0", "run"].map(
+    (folder) => configOf({ XDG_RUNTIME_DIR: folder }, []).registryLogins,
+  );
+  expect(absolute).toEqual(["/run/user/0/containers/auth.json"]);
+  expect(relative).toEqual([]);
+});
+
 test("an empty variable counts as absent", () => {
   expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
 });

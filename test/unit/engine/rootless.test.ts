@@ -27,22 +27,30 @@ const SOURCES = resolve(import.meta.dirname, "../../../src");
 const REPORT = `
   const { defaultHome } = await import(${JSON.stringify(join(SOURCES, "common/privilege.ts"))});
   const entry = await import(${JSON.stringify(join(SOURCES, "engine/host/user-namespace.ts"))});
-  const home = defaultHome({ HOME: process.argv[1] });
+  const [, HOME, XDG_DATA_HOME] = process.argv;
+  const home = defaultHome({ HOME, XDG_DATA_HOME });
   const fault = await entry.enterOwnNamespace(home, "/nonexistent");
   console.log(JSON.stringify({ home, fault }));
 `;
 
 test.for([
-  { named: "", home: "/.local/share/sandbox-mcp" },
-  { named: "/given", home: "/given/.local/share/sandbox-mcp" },
-])("an id without an account and with HOME=$named is told what it lacks", async (wanted) => {
-  const words = ["-U", "--map-user=4711", process.execPath, "-e", REPORT, "--", wanted.named];
-  const { stdout } = await promisify(execFile)("unshare", words);
-  expect(JSON.parse(stdout)).toEqual({
-    home: wanted.home,
-    fault: expect.stringMatching(/^no .*(?:add-subgids 100000-165535 4711|uidmap.*)$/),
-  });
-});
+  { named: "", data: "", home: "/.local/share/sandbox-mcp" },
+  { named: "/given", data: "", home: "/given/.local/share/sandbox-mcp" },
+  { named: "/given", data: "/data", home: "/data/sandbox-mcp" },
+  // To be ignored, as the specification of the variable says.
+  { named: "/given", data: "data", home: "/given/.local/share/sandbox-mcp" },
+])(
+  "an id without an account, HOME=$named, XDG_DATA_HOME=$data is told its lack",
+  async (wanted) => {
+    const { named, data } = wanted;
+    const words = ["-U", "--map-user=4711", process.execPath, "-e", REPORT, "--", named, data];
+    const { stdout } = await promisify(execFile)("unshare", words);
+    expect(JSON.parse(stdout)).toEqual({
+      home: wanted.home,
+      fault: expect.stringMatching(/^no .*(?:add-subgids 100000-165535 4711|uidmap.*)$/),
+    });
+  },
+);
 
 describe("the subordinate ids of a user", () => {
   const text = "other:100000:65536\nann:165536:1000\n1001:200000:65536\nann:300000:70000\n";
