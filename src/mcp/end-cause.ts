@@ -13,10 +13,15 @@ const CAUSES: ReadonlyMap<string, string> = new Map([
   ["out of memory", "ended out of memory"],
   ["init ended", "ended with its first process"],
   ["service end", "ended with its service"],
+  ["host_restart", "ended with its machine"],
+  ["pause failed", "ended because a pause of it failed"],
 ]);
+/** Written when nothing is left of it. */
 const STOPPED = "Sandbox stopped";
+/** Written when its end begins; by older services without the cause, and not for every end. */
+const KILLING = "Killing sandbox";
 const LOOK_TIMEOUT_MS = 2_000;
-/** A sandbox is gone for its callers a moment before its end is recorded. */
+/** A sandbox may be gone for its callers a moment before its end is recorded. */
 const LOOKS = 5;
 const LOOK_EVERY_MS = 100;
 
@@ -26,12 +31,15 @@ export async function findEndCause(
   { control }: Pick<Service, "control">,
 ): Promise<string> {
   const signal = signalAfter(LOOK_TIMEOUT_MS);
+  const look = async (search: string) => {
+    const records = await control.findLogs(sandboxId, { search, limit: 10 }, signal);
+    return records.map((record) => causeOf(record, search)).find(Boolean);
+  };
   try {
-    for (let look = 1; look <= LOOKS; look += 1) {
-      const records = await control.findLogs(sandboxId, { search: STOPPED, limit: 10 }, signal);
-      const cause = records.map((record) => causeOf(record)).find(Boolean);
+    for (let looks = 1; looks <= LOOKS; looks += 1) {
+      const cause = (await look(STOPPED)) ?? (await look(KILLING));
       if (cause !== undefined) return cause;
-      if (look < LOOKS) await delay(LOOK_EVERY_MS, undefined, { signal });
+      if (looks < LOOKS) await delay(LOOK_EVERY_MS, undefined, { signal });
     }
   } catch {
     // It has no such log, or no longer.
@@ -40,7 +48,11 @@ export async function findEndCause(
 }
 
 /** Programs of the sandbox write records too, but as another service. */
-function causeOf({ message, fields }: LogsBody["logEntries"][number]): string | undefined {
-  if (message !== STOPPED || fields["service"] !== "sandbox-mcp") return undefined;
-  return CAUSES.get(fields["kill_reason"] ?? "") ?? UNKNOWN;
+function causeOf(
+  { message, fields }: LogsBody["logEntries"][number],
+  wanted: string,
+): string | undefined {
+  const { service, kill_reason: reason } = fields;
+  if (message !== wanted || service !== "sandbox-mcp" || reason === undefined) return undefined;
+  return CAUSES.get(reason) ?? UNKNOWN;
 }

@@ -20,7 +20,6 @@ import { findEntry, endEntry } from "./registry.ts";
 export async function killSandbox(context: SandboxContext, sandboxId: string): Promise<void> {
   const entry = findEntry(context, sandboxId);
   if (entry === undefined) return endUnadopted(context, sandboxId);
-  if (entry.ending === undefined) context.logBook.note(entry.record, "Killing sandbox");
   await endEntry(context, entry, "request");
 }
 

@@ -245,7 +245,11 @@ export function endEntry(
   entry: SandboxEntry,
   reason: string,
 ): Promise<void> {
-  entry.ending ??= end(context, entry, reason);
+  if (entry.ending === undefined) {
+    // It is gone for its callers from now on; its removal may take long, or fail at first.
+    context.logBook.note(entry.record, "Killing sandbox", { kill_reason: reason });
+    entry.ending = end(context, entry, reason);
+  }
   return entry.ending;
 }
 

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { findEndCause } from "../../../src/mcp/end-cause.ts";
+import { atStep } from "../../support/at-step.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 import { answerJson, startRecorder } from "../../support/recorder.ts";
@@ -26,6 +27,21 @@ test("a sandbox that was killed, one that expired, and one that never was", asyn
   expect(await read("i0000000000000000000")).toEqual(gone(UNKNOWN));
 });
 
+test("the cause is told while the removal of the sandbox takes its time", async () => {
+  const clock = createFakeClock();
+  await using world = await startMcpWorld(clock);
+  const sandbox_id = await world.createSandbox();
+  const removal = Promise.withResolvers<void>();
+  using held = atStep("kill.cut", async () => removal.promise);
+  try {
+    await clock.advance(3_600_000);
+    await expect.poll(() => held.wasReached).toBe(true);
+    expect((await world.call("get_sandbox", { sandbox_id })).text).toEqual(gone("expired"));
+  } finally {
+    removal.resolve();
+  }
+});
+
 test.for([
   { tool: "get_sandbox", input: {} },
   { tool: "get_sandbox_url", input: { port: 80 } },
@@ -47,8 +63,22 @@ const record = (service: string, fields: object = {}, message = "Sandbox stopped
 test.for([
   {
     name: "out of memory",
-    rounds: [[], [record("sandbox-mcp", { kill_reason: "out of memory" })]],
+    rounds: [[], [], [record("sandbox-mcp", { kill_reason: "out of memory" })]],
     cause: "ended out of memory",
+  },
+  {
+    name: "that only began, after a pause that failed",
+    rounds: [[], [record("sandbox-mcp", { kill_reason: "pause failed" }, "Killing sandbox")]],
+    cause: "ended because a pause of it failed",
+  },
+  {
+    name: "of an older service",
+    rounds: [
+      [],
+      [record("sandbox-mcp", {}, "Killing sandbox")],
+      [record("sandbox-mcp", { kill_reason: "request" })],
+    ],
+    cause: "killed",
   },
   {
     name: "told by a program of the sandbox alone",
