@@ -48,6 +48,25 @@ export function freeHint(suggest: Suggest): string {
   return suggest("kill_sandbox", "Free a place with kill_sandbox.");
 }
 
+/**
+ * The hint for a sandbox that can start no more processes. What fills its limit may have no
+ * identifier, and then nothing that would have to be started there can end it.
+ */
+export function processLimitHint(suggest: Suggest): string {
+  const end = suggest("send_signal", "End a process with send_signal.");
+  const connect = suggest(
+    "connect_sandbox",
+    "Where no process_id is left to end, pause_sandbox with keep_memory=false and then " +
+      "connect_sandbox end all processes and keep the files.",
+  );
+  const copy = suggest(
+    "create_sandbox",
+    "Where no process_id is left to end, snapshot and create_sandbox make a sandbox with its files.",
+  );
+  const restart = connect && suggest("pause_sandbox", connect);
+  return sentences([end, restart || (copy && suggest("snapshot", copy))]);
+}
+
 /** The error for a sandbox that must be resumed first. */
 function pausedError(
   sandboxId: string,

@@ -11,7 +11,7 @@ import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
-import { withHints } from "../error-hints.ts";
+import { processLimitHint, withHints } from "../error-hints.ts";
 import { durationFact, excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { Progress } from "../progress.ts";
@@ -121,7 +121,10 @@ async function startCell(sandbox: Sandbox, cell: Cell, context: ToolContext): Pr
     timeoutMs: undefined,
     signal: context.signal,
   });
-  return withHints(starting, { not_found: interpreterHint(context) });
+  return withHints(starting, {
+    not_found: interpreterHint(context),
+    resource_exhausted: processLimitHint(context.suggest),
+  });
 }
 
 const MAX_LABEL_CHARACTERS = 120;

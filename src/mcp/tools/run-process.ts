@@ -10,7 +10,7 @@ import { endSignal, timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
-import { withHints } from "../error-hints.ts";
+import { processLimitHint, withHints } from "../error-hints.ts";
 import {
   durationFact,
   excerptSections,
@@ -161,7 +161,7 @@ async function startProcess(
   return withHints(starting, {
     invalid_argument:
       params.cwd === undefined ? "" : `Check cwd (${quoteName(params.cwd)}). ${list}`,
-    resource_exhausted: suggest("send_signal", "End a process with send_signal."),
+    resource_exhausted: processLimitHint(suggest),
   });
 }
 

@@ -7,7 +7,7 @@ import { z } from "../../common/schema.ts";
 import { oneLine, quoteName } from "../../common/untrusted-text.ts";
 import { timeLimit } from "../../output/capture.ts";
 import type { QuotedPart } from "../../output/quote.ts";
-import { pathHints, withHints } from "../error-hints.ts";
+import { pathHints, processLimitHint, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
@@ -63,6 +63,7 @@ export const searchFilesTool = defineTool({
     const filter = { glob: entry.type === "file" ? undefined : glob, context: params.context };
     const result = await withHints(searchFiles({ ...request, ...filter }), {
       failed_precondition: context.suggest("run_process", "Search with run_process."),
+      resource_exhausted: processLimitHint(context.suggest),
     });
     context.signal.throwIfAborted();
     const skipped = skippedBy(entry.path);
