@@ -107,7 +107,7 @@ export const buildTemplate = defineTool({
       `build_id: ${buildId}`,
       isOver && !hasMore ? undefined : `next_cursor: ${cursor}`,
       isOver && hasMore ? "the log goes on at this cursor of this build_id" : undefined,
-      isOver ? undefined : "the build continues",
+      isOver ? undefined : "the build continues; a new build of the same name cancels it",
     ];
     const reply = textReply(facts, [{ name: "log", parts: toParts(Buffer.from(text)) }]);
     return status.status === "error" ? { ...reply, error: toFailure(status) } : reply;

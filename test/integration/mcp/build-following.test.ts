@@ -71,7 +71,9 @@ test("a log that grows without an end does not prolong the wait", async () => {
   const lines = Array.from({ length: 5_000 }, () => "");
   await using build = await startBuild({ lines, status: "building", page: 1 });
   const { text } = await build.call("build_template", { ...NEW, wait_seconds: 0 });
-  expect(text).toMatch(/^status: building .* \| next_cursor: \d{1,3} \| the build continues\n/);
+  expect(text).toMatch(
+    /^status: building .* \| next_cursor: \d{1,3} \| the build continues; a new build of the same name cancels it\n/,
+  );
 });
 
 test("progress tells the lines, and neither they nor the reason forge a line", async () => {

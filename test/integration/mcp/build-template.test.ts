@@ -40,6 +40,18 @@ test("a build that fails names its step, and can be read again", async () => {
   expect(again.text).toContain("not found");
 });
 
+test("a build whose ready command never succeeds is cancelled by the next one of its name", async () => {
+  await using world = await startMcpWorld();
+  const stuck = { name: "stuck", ready_command: "sleep 3600", wait_seconds: 0 };
+  const first = await world.call("build_template", stuck);
+  expect(first.text).toContain(" | the build continues; a new build of the same name cancels it\n");
+  const [, id = ""] = /build_id: (\S+)/.exec(first.text) ?? [];
+  const next = await world.call("build_template", { name: "stuck", ready_command: "true" });
+  expect(next.text).toMatch(/^status: ready /);
+  const ended = await world.call("build_template", { build_id: id });
+  expect(ended.text).toMatch(/^failed_precondition: the build failed .*cancelled: build \S+ of/);
+});
+
 test("a new build needs a name, a malformed variable is refused by its step", async () => {
   await using world = await startMcpWorld();
   expect((await world.call("build_template", {})).text).toMatch(
