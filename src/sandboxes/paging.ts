@@ -40,18 +40,35 @@ interface ItemView<T> {
  * @throws SandboxError invalid_argument when the token is not one of ours for this order.
  */
 export function paginate<T>(items: readonly T[], view: ItemView<T>, request: PageRequest): Page<T> {
-  const { order, limit, token } = request;
+  const { order } = request;
   const compare = (left: T, right: T) =>
     comparePositions(view.positionOf(left), view.positionOf(right), order);
   const sorted = items.toSorted(compare);
-  const after = token === undefined || token === "" ? undefined : decodeToken(token, order);
+  const after = lastPosition(request);
   const rest =
     after === undefined
       ? sorted
       : sorted.filter((item) => comparePositions(view.positionOf(item), after, order) > 0);
-  const page = fit(rest.slice(0, limit), view);
+  return beginPage(rest, view, request);
+}
+
+/**
+ * Where the page before this one ended; undefined for the first page.
+ * @throws SandboxError as `paginate`
+ */
+export function lastPosition({ token, order }: PageRequest): Position | undefined {
+  return token === undefined || token === "" ? undefined : decodeToken(token, order);
+}
+
+/** The page that begins with the first of the items, which are in order. */
+export function beginPage<T>(
+  items: readonly T[],
+  view: ItemView<T>,
+  { limit, order }: PageRequest,
+): Page<T> {
+  const page = fit(items.slice(0, limit), view);
   const last = page.at(-1);
-  if (last === undefined || rest.length <= page.length) return { items: page };
+  if (last === undefined || items.length <= page.length) return { items: page };
   return { items: page, nextToken: encodeToken(view.positionOf(last), order) };
 }
 

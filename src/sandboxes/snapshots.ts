@@ -9,7 +9,14 @@ import { writeBuild } from "./builds.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
 import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "./context.ts";
 import { memoryOf, type CarriedMemory } from "./memory.ts";
-import { paginate, type Page, type PageRequest } from "./paging.ts";
+import {
+  beginPage,
+  lastPosition,
+  paginate,
+  type Page,
+  type PageRequest,
+  type Position,
+} from "./paging.ts";
 import { changeState, findEntry } from "./registry.ts";
 import { requireTagPlace } from "./template-tags.ts";
 
@@ -28,7 +35,7 @@ export interface NewSnapshot extends Snapshot {
 export interface SnapshotQuery {
   readonly sandboxId: string | undefined;
   readonly name: string | undefined;
-  readonly page: PageRequest;
+  readonly page: PageRequest & { readonly order: "desc" };
 }
 
 export interface SnapshotRequest {
@@ -132,7 +139,7 @@ function ownTemplate(context: Services & Tenant, name: SnapshotName): TemplateRe
   return context.store.templates.getByName(`${context.team}/${name.alias}`);
 }
 
-function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
+function toSnapshot(template: Pick<TemplateRecord, "templateId" | "name">, tag: string): Snapshot {
   if (template.name === null) return { snapshotId: `${template.templateId}:${tag}`, names: [] };
   return { snapshotId: `${template.name}:${tag}`, names: [template.name] };
 }
@@ -155,30 +162,62 @@ export function parseSnapshotName(team: string, name: string | undefined): Snaps
  * @throws SandboxError invalid_argument for a malformed name or token.
  */
 export function listSnapshots(context: Services & Tenant, query: SnapshotQuery): Page<Snapshot> {
-  const wanted = query.name === undefined ? undefined : parseTemplateReference(query.name);
-  if (query.name !== undefined && wanted === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${query.name.slice(0, 200)}`);
-  }
-  const entries = context.store.templates
-    .all()
-    .filter((template) => template.kind === "snapshot" && template.team === context.team)
-    .filter((template) => wanted === undefined || isNamed(template, wanted))
-    .flatMap((template) => newestEntry(context, template, wanted?.tag))
-    .filter(({ sources }) => query.sandboxId === undefined || sources.includes(query.sandboxId));
-  const page = paginate(
-    entries,
-    { positionOf: ({ createdAtMs, templateId }) => ({ atMs: createdAtMs, id: templateId }) },
-    query.page,
-  );
+  const { sandboxId, page: request } = query;
+  const page =
+    query.name === undefined
+      ? listAll(context, sandboxId, request)
+      : paginate(listNamed(context, query.name, sandboxId), { positionOf }, request);
   return { ...page, items: page.items.map(({ snapshot }) => snapshot) };
 }
 
-function isNamed(
-  template: TemplateRecord,
-  { namespace, alias }: { readonly namespace?: string; readonly alias: string },
-): boolean {
-  if (namespace === undefined && template.templateId === alias) return true;
-  return template.name === `${namespace ?? template.team}/${alias}`;
+interface SnapshotEntry {
+  readonly templateId: string;
+  readonly createdAtMs: number;
+  readonly snapshot: Snapshot;
+}
+
+function positionOf({ createdAtMs, templateId }: SnapshotEntry): Position {
+  return { atMs: createdAtMs, id: templateId };
+}
+
+/** One more than the page has tells whether another one follows. */
+function listAll(
+  { store, team }: Services & Tenant,
+  sandboxId: string | undefined,
+  request: PageRequest,
+): Page<SnapshotEntry> {
+  const after = lastPosition(request);
+  const limit = request.limit + 1;
+  const listed = store.snapshots.list({ team, sandboxId, limit, after });
+  const entries = listed.flatMap((template) => {
+    const { templateId, createdAtMs, buildId } = template;
+    const tag = store.builds.tags(templateId).find((candidate) => candidate.buildId === buildId);
+    // Another process may have removed it since.
+    if (tag === undefined) return [];
+    return [{ templateId, createdAtMs, snapshot: toSnapshot(template, tag.tag) }];
+  });
+  return beginPage(entries, { positionOf }, request);
+}
+
+/** At most two: an identifier may be the name of another one. */
+function listNamed(
+  context: Services & Tenant,
+  name: string,
+  sandboxId: string | undefined,
+): SnapshotEntry[] {
+  const { store, team } = context;
+  const wanted = parseTemplateReference(name);
+  if (wanted === undefined) {
+    throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
+  }
+  const { namespace, alias, tag } = wanted;
+  const byId = namespace === undefined ? store.templates.get(alias) : undefined;
+  const byName = store.templates.getByName(`${namespace ?? team}/${alias}`);
+  const found = [byId, byName].flatMap((template) => template ?? []);
+  return found
+    .filter((template) => template.kind === "snapshot" && template.team === team)
+    .flatMap((template) => newestEntry(context, template, tag))
+    .filter(({ sources }) => sandboxId === undefined || sources.includes(sandboxId));
 }
 
 function newestEntry(context: Services, template: TemplateRecord, tag: string | undefined) {

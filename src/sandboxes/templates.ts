@@ -123,7 +123,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
       ),
     list: () =>
       store.templates
-        .all()
+        .allBuilt()
         .filter((template) => isListed(options, template))
         .toSorted((left, right) => comparePositions(positionOf(left), positionOf(right), "asc"))
         .map((template) => ({

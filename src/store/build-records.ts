@@ -51,6 +51,14 @@ export interface TemplateBuildTable {
   all(): TemplateBuildRecord[];
 }
 
+export interface BuildTag {
+  readonly templateId: string;
+  readonly tag: string;
+  readonly buildId: string;
+  /** When the tag came to stand on this build. */
+  readonly createdAtMs: number;
+}
+
 export interface BuildLine {
   readonly atMs: number;
   readonly level: RecordLevel;

@@ -82,6 +82,11 @@ export const STATE_STEPS: readonly string[] = [
   CREATE INDEX sandboxes_by_build ON sandboxes (record ->> 'buildId');
   CREATE INDEX tags_by_build ON tags (build_id);
   `,
+  // Lists of snapshots are read in pages, by time or of one sandbox.
+  `
+  CREATE INDEX builds_by_time ON builds (record ->> 'createdAtMs' DESC, template_id);
+  CREATE INDEX builds_by_source ON builds (record ->> 'sourceSandboxId');
+  `,
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */

@@ -8,6 +8,7 @@ import { watchFile } from "./database-file.ts";
 import { logPathOf, newerVersionError } from "./file-version.ts";
 import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
+import { openSnapshots } from "./snapshot-table.ts";
 import {
   openBuilds,
   openCreations,
@@ -41,6 +42,7 @@ export function openStore(options: { readonly path: string }): Store {
   return {
     sandboxes: openSandboxes(state),
     templates: openTemplates(state),
+    snapshots: openSnapshots(state),
     builds: openBuilds(state),
     templateBuilds: openTemplateBuilds(state),
     buildLines: openBuildLines(logs),

@@ -59,6 +59,10 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
   const select = prepare(database, "SELECT record FROM templates WHERE template_id = ?");
   const selectName = prepare(database, "SELECT record FROM templates WHERE name = ?");
   const selectAll = prepare(database, "SELECT record FROM templates");
+  const selectBuilt = prepare(
+    database,
+    "SELECT record FROM templates WHERE record ->> 'kind' <> 'snapshot'",
+  );
   const upsert = prepare(
     database,
     `INSERT INTO templates (template_id, name, record) VALUES (?, ?, ?)
@@ -79,6 +83,7 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
       eraseRequests.run(templateId);
     },
     all: () => toRecords(templateRecordSchema, selectAll.all()),
+    allBuilt: () => toRecords(templateRecordSchema, selectBuilt.all()),
   };
 }
 

@@ -8,11 +8,13 @@ import { z } from "../common/schema.ts";
 import {
   templateSetupSchema,
   type BuildLineTable,
+  type BuildTag,
   type TemplateBuildTable,
 } from "./build-records.ts";
 import type { LogTable } from "./log-records.ts";
+import type { SnapshotTable } from "./snapshot-records.ts";
 
-export type { TemplateSetup } from "./build-records.ts";
+export type { BuildTag, TemplateSetup } from "./build-records.ts";
 
 /** The team of a key that names none, and of records that were written before there were teams. */
 export const DEFAULT_TEAM = "local";
@@ -239,6 +241,8 @@ export interface TemplateTable {
   /** Removes the template with its tags and builds, those under way included. */
   remove(templateId: string): void;
   all(): TemplateRecord[];
+  /** Those that are no snapshots, of which there may be any number. */
+  allBuilt(): TemplateRecord[];
 }
 
 export interface BuildTable {
@@ -257,14 +261,6 @@ export interface BuildTable {
   untag(templateId: string, tag: string): boolean;
   tagged(templateId: string, tag: string): BuildRecord | undefined;
   tags(templateId: string): BuildTag[];
-}
-
-export interface BuildTag {
-  readonly templateId: string;
-  readonly tag: string;
-  readonly buildId: string;
-  /** When the tag came to stand on this build. */
-  readonly createdAtMs: number;
 }
 
 export interface KeyTable {
@@ -287,6 +283,7 @@ export interface ValueTable {
 export interface Store extends Disposable {
   readonly sandboxes: SandboxTable;
   readonly templates: TemplateTable;
+  readonly snapshots: SnapshotTable;
   readonly builds: BuildTable;
   readonly templateBuilds: TemplateBuildTable;
   readonly buildLines: BuildLineTable;

@@ -65,7 +65,7 @@ function tooLarge(bytes: number, maxBytes: number): SandboxError {
 
 function ownTemplateIds(store: Store, team: string): string[] {
   return store.templates
-    .all()
+    .allBuilt()
     .filter(({ kind, team: owner }) => kind === "template" && owner === team)
     .map(({ templateId }) => templateId);
 }

@@ -1,0 +1,56 @@
+/** Lists of snapshots, of which no more is read than a page has: a team may have any number. */
+
+import type { DatabaseSync } from "node:sqlite";
+import type { ListedSnapshot, SnapshotTable } from "./snapshot-records.ts";
+import { prepare, type Row } from "./statement.ts";
+import { DEFAULT_TEAM } from "./store.ts";
+
+const CREATED = "build.record ->> 'createdAtMs'";
+
+/** The newest build of each template that a tag names: it says where the snapshot is in the list. */
+const NEWEST = `
+  SELECT template.template_id AS template_id, template.name AS name,
+    build.build_id AS build_id, ${CREATED} AS created_at_ms
+  FROM builds AS build INDEXED BY builds_by_time CROSS JOIN templates AS template USING (template_id)
+  WHERE build.status = 'ready' AND template.record ->> 'kind' = 'snapshot'
+    AND coalesce(template.record ->> 'team', '${DEFAULT_TEAM}') = ?1
+    AND EXISTS (
+      SELECT 1 FROM tags
+      WHERE tags.build_id = build.build_id AND tags.template_id = template.template_id
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM tags JOIN builds AS other USING (build_id)
+      WHERE tags.template_id = template.template_id AND other.status = 'ready'
+        AND other.template_id = template.template_id
+        AND (other.record ->> 'createdAtMs', build.build_id) > (${CREATED}, other.build_id)
+    )`;
+const OF_SANDBOX = `AND build.template_id IN (
+    SELECT template_id FROM builds WHERE record ->> 'sourceSandboxId' = ?5
+  )`;
+/** Of two of the same millisecond the identifier decides. */
+const PAGE = `AND ${CREATED} <= ?2 AND (${CREATED} < ?2 OR build.template_id > ?3)
+  ORDER BY ${CREATED} DESC, build.template_id LIMIT ?4`;
+const START = { atMs: Number.MAX_SAFE_INTEGER, id: "" } as const;
+
+export function openSnapshots(database: DatabaseSync): SnapshotTable {
+  const all = prepare(database, `${NEWEST} ${PAGE}`);
+  const ofSandbox = prepare(database, `${NEWEST} ${OF_SANDBOX} ${PAGE}`);
+  return {
+    list({ team, sandboxId, limit, after = START }) {
+      const values = [team, after.atMs, after.id, limit];
+      const rows =
+        sandboxId === undefined ? all.all(...values) : ofSandbox.all(...values, sandboxId);
+      return rows.map(toListed);
+    },
+  };
+}
+
+function toListed(row: Row): ListedSnapshot {
+  const name = row["name"];
+  return {
+    templateId: String(row["template_id"]),
+    name: typeof name === "string" ? name : null,
+    buildId: String(row["build_id"]),
+    createdAtMs: Number(row["created_at_ms"]),
+  };
+}
