@@ -8,7 +8,6 @@ import {
   type SandboxErrorOptions,
 } from "../common/errors.ts";
 import { shortageOf } from "../common/shortage.ts";
-import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { CarriedMemory } from "../sandboxes/memory.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
@@ -22,7 +21,6 @@ import type {
 import type {
   CreatedSandboxBody,
   ListedSandboxBody,
-  LogsBody,
   MetricBody,
   SandboxBody,
   SandboxDetailBody,
@@ -95,7 +93,7 @@ const IS_ABOUT_REQUEST = {
   internal: false,
 } as const satisfies Record<ErrorCode, boolean>;
 
-function toTime(atMs: number): string {
+export function toTime(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
@@ -262,33 +260,5 @@ export function toMetricBody(sample: Sample): MetricBody {
     diskUsed: sample.diskBytes,
     diskTotal: sample.diskTotalBytes,
     ...(sample.outOfMemoryKills !== undefined && { oomKills: sample.outOfMemoryKills }),
-  };
-}
-
-/** The same records twice: raw, and taken apart. */
-export function toLogsBody(lines: readonly LogRecord[]): LogsBody {
-  return {
-    logs: lines.map(({ atMs, line }) => ({ timestamp: toTime(atMs), line })),
-    logEntries: lines.map(({ atMs, line }) => toLogEntry(atMs, line)),
-  };
-}
-
-const LEVELS: ReadonlySet<unknown> = new Set(["debug", "info", "warn", "error"]);
-
-/** Top-level scalars of the raw record become the fields, as text. */
-function toLogEntry(atMs: number, line: string): LogsBody["logEntries"][number] {
-  // The store holds what the log book made: one JSON object per line.
-  const { message, level, ...rest }: Record<string, unknown> = JSON.parse(line);
-  const fields: Record<string, string> = {};
-  for (const [name, value] of Object.entries(rest)) {
-    if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
-      fields[name] = String(value);
-    }
-  }
-  return {
-    timestamp: toTime(atMs),
-    message: typeof message === "string" ? message : "",
-    level: typeof level === "string" && LEVELS.has(level) ? level : "info",
-    fields,
   };
 }

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { foundLogsSchema, logsSchema } from "../../wire/control.ts";
-import { toLogsBody } from "../reply.ts";
+import { toLogEntries, toLogsBody } from "../log-reply.ts";
 import { defineRoute, readSandboxId, sandboxParams, wholeNumber, type Route } from "../route.ts";
 
 /** The default of the first generation, and the most that the second one takes. */
@@ -27,7 +27,7 @@ export const logRoutes: readonly Route[] = [
         startMs: query.start,
         limit: query.limit,
       });
-      return { status: 200, body: toLogsBody(lines) };
+      return { status: 200, body: await toLogsBody(lines) };
     },
   }),
   // From a moment on or back, filtered, newest first by default.
@@ -54,7 +54,7 @@ export const logRoutes: readonly Route[] = [
         level,
         search,
       });
-      return { status: 200, body: { logs: toLogsBody(lines).logEntries } };
+      return { status: 200, body: { logs: await toLogEntries(lines) } };
     },
   }),
 ];
