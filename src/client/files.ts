@@ -14,6 +14,7 @@ import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
+import { toPath } from "./paths.ts";
 import { redactKeys } from "./redact.ts";
 
 export interface FileSlice {
@@ -80,7 +81,7 @@ export function createFiles(files: FilesOptions): FilesClient {
       const send = { url, body: content, type: "application/octet-stream", subject, options };
       const body = await withAccess(options, () => post(files, send));
       const [record] = parse(body, z.tuple([fileRecordSchema]), subject);
-      return record;
+      return { ...record, path: toPath(record.path) };
     },
 
     async compose(sources, destination, options) {
@@ -100,7 +101,8 @@ export function createFiles(files: FilesOptions): FilesClient {
         options,
       };
       const body = await withAccess(options, () => post(files, send));
-      return parse(body, fileRecordSchema, subject);
+      const record = parse(body, fileRecordSchema, subject);
+      return { ...record, path: toPath(record.path) };
     },
   };
 }

@@ -12,6 +12,7 @@ import {
   type FilesystemEvent,
 } from "../gen/filesystem/filesystem_pb.ts";
 import type { AccessSource, CallOptions } from "./access.ts";
+import { toPath, toWord } from "./paths.ts";
 import { callUnary } from "./unary.ts";
 
 export interface Entry {
@@ -129,15 +130,15 @@ const EVENT_TYPES: Readonly<Record<number, WatchEvent["type"]>> = {
 function toEntry(entry: EntryInfo | undefined, path: string): Entry {
   return {
     name: entry?.name ?? path,
-    path: entry?.path ?? path,
+    path: toPath(entry?.path ?? path),
     type: ENTRY_TYPES[entry?.type ?? FileType.UNSPECIFIED] ?? "other",
     sizeBytes: Number(entry?.size ?? 0n),
     mode: entry?.mode ?? 0,
-    permissions: entry?.permissions ?? "",
-    owner: entry?.owner ?? "",
-    group: entry?.group ?? "",
+    permissions: toWord(entry?.permissions ?? ""),
+    owner: toWord(entry?.owner ?? ""),
+    group: toWord(entry?.group ?? ""),
     modifiedAt: entry?.modifiedTime === undefined ? undefined : timestampDate(entry.modifiedTime),
-    symlinkTarget: entry?.symlinkTarget,
+    symlinkTarget: entry?.symlinkTarget === undefined ? undefined : toPath(entry.symlinkTarget),
   };
 }
 

@@ -158,6 +158,22 @@ const LONG_ENTRY = {
   modifiedTime: "2026-01-01T00:00:00Z",
 };
 
+const LONG_RECORD = { name: LONG, path: `/${LONG}`, type: "file" };
+
+test.for([
+  { tool: "write_file", input: { path: "/x", content: "" }, body: [LONG_RECORD] },
+  { tool: "compose_files", input: { sources: ["/x"], destination: "/y" }, body: LONG_RECORD },
+  { tool: "stat_path", input: { path: "/x" }, body: { entry: LONG_ENTRY } },
+])("of the path that a daemon tells $tool the beginning is shown", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: row.body });
+  });
+  const { text, fields } = await remote.call(row.tool, row.input);
+  const shown = `${text}${JSON.stringify(fields["path"] ?? "")}`;
+  const longest = Math.max(...(shown.match(/x{100,}/g) ?? []).map((run) => run.length));
+  expect(longest).toBe(4_094);
+});
+
 test.for([
   { tool: "list_directory", input: { path: "/" }, body: { entries: [LONG_ENTRY] } },
   { tool: "list_directory", input: { path: "/", depth: 3 }, body: { entries: [LONG_ENTRY] } },
