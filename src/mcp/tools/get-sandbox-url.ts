@@ -3,7 +3,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
-import { asleepNote, expiryField } from "../facts.ts";
+import { asleepNote, sandboxExpiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { OF_SESSION, recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
@@ -28,7 +28,7 @@ export const getSandboxUrl = defineTool({
     headers: z.array(z.object({ name: z.string(), value: z.string() })).optional(),
     base: z.string().optional(),
     note: z.string(),
-    expires_at: z.string().optional(),
+    sandbox_expires_at: z.string().optional(),
   }),
   annotations: { ...READ_ONLY, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, port }, context) {
@@ -56,7 +56,7 @@ export const getSandboxUrl = defineTool({
       }),
       ...(base !== undefined && { base }),
       note: notes.filter((note) => note !== "").join(" "),
-      ...expiryField(context, sandboxId),
+      ...sandboxExpiryField(context, sandboxId),
     });
   },
 });

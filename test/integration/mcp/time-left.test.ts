@@ -113,7 +113,7 @@ test("a record that is about no sandbox has no such field", () => {
   expect(fields).toEqual(["delete_snapshot", "get_template", "list_sandboxes", "list_templates"]);
 });
 
-test("the end of a sandbox does not pass for that of a snapshot or a file", async () => {
+test("the end of a sandbox does not pass for that of a snapshot, a file or a URL", async () => {
   const fields = TOOLS.flatMap(({ name, output }) =>
     output === undefined ? [] : [{ name, output }],
   )
@@ -121,6 +121,9 @@ test("the end of a sandbox does not pass for that of a snapshot or a file", asyn
     .map(({ name }) => name);
   expect(fields).not.toContain("snapshot");
   expect(fields).not.toContain("stat_path");
+  // That of a link is its own, and beside it that of a port lives as long as the sandbox.
+  expect(fields).not.toContain("get_sandbox_url");
+  expect(fields).toContain("download_url");
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
   const stat = await world.call("stat_path", { sandbox_id: id, path: world.folder });
