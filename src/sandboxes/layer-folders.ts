@@ -106,10 +106,9 @@ export function findOrphanDisks(
  */
 export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
   const all = [...removed, ...forgetLive(store, removed)];
-  const kept = new Set(store.builds.all().flatMap(layerFolders));
-  return all
-    .flatMap(layerFolders)
-    .filter((folder) => !kept.has(folder) && !IMAGE_PATTERN.test(folder));
+  return [...new Set(all.flatMap(layerFolders))].filter(
+    (folder) => !IMAGE_PATTERN.test(folder) && !store.builds.hasFolder(folder),
+  );
 }
 
 /** Removes folders of layers; the signal ends it half way, and the next clean-up does the rest. */

@@ -3,6 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import type { z } from "../common/schema.ts";
+import { openLayerNames } from "./layer-names.ts";
 import { prepare, readRecord, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
@@ -141,6 +142,7 @@ export function openBuilds(database: DatabaseSync): BuildTable {
     ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
     unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
     all: () => toRecords(buildRecordSchema, selectAll.all()),
+    hasFolder: openLayerNames(database),
     cached: (cacheKey) => toRecord(buildRecordSchema, selectCached.get(cacheKey)),
     tag({ templateId, tag, buildId, createdAtMs }) {
       upsertTag.run(templateId, tag, buildId, createdAtMs);

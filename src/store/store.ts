@@ -254,6 +254,8 @@ export interface BuildTable {
   ofTemplate(templateId: string): BuildRecord[];
   unfinishedOfOwner(owner: string): BuildRecord[];
   all(): BuildRecord[];
+  /** Whether one of them names a folder, as `layerFolders` has it. */
+  hasFolder(folder: string): boolean;
   /** The newest one that is ready and has this key. */
   cached(cacheKey: string): BuildRecord | undefined;
   tag(tag: BuildTag): void;

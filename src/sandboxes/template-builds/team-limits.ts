@@ -72,8 +72,8 @@ function ownTemplateIds(store: Store, team: string): string[] {
 
 /** Of templates, cached steps and running builds, each once. */
 function foldersOf({ store, team }: TeamContext): string[] {
-  const own = new Set([...ownTemplateIds(store, team), cacheTemplateId({ team })]);
-  const builds = store.builds.all().filter(({ templateId }) => own.has(templateId));
+  const own = [...ownTemplateIds(store, team), cacheTemplateId({ team })];
+  const builds = own.flatMap((templateId) => store.builds.ofTemplate(templateId));
   const folders = new Set(builds.flatMap(layerFolders));
   return [...folders].filter((folder) => !BUILT_IN_PATTERN.test(folder));
 }

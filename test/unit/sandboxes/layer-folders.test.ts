@@ -7,9 +7,12 @@ import {
   findOrphans,
   layerFolders,
   toDisk,
+  unnamedFolders,
 } from "../../../src/sandboxes/layer-folders.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
 import { READY_BUILD } from "../../support/build-record.ts";
+import { createRandom } from "../../support/random.ts";
 
 const PARENT = "11111111-1111-4111-8111-111111111111";
 const CHILD = "22222222-2222-4222-8222-222222222222";
@@ -76,4 +79,37 @@ test("the memory of a snapshot goes with its build, whatever stands on its layer
   const builds = [parent, child, build(UNFINISHED, { status: "building" })];
   const folders = [PARENT, `${UNFINISHED}.0011aabb.part`, CHILD, GONE, `${GONE}.part`, "notes"];
   expect(findOrphanMemory(folders, builds)).toEqual([CHILD, GONE, `${GONE}.part`]);
+});
+
+test.for([1, 2, 3])("of removed builds go what no other one names, seed %i", (seed) => {
+  using store = openStore({ path: ":memory:" });
+  const random = createRandom(seed);
+  const id = () => `${random.below(10)}${PARENT.slice(1)}`;
+  const builds = Array.from({ length: 14 }, (_, index) =>
+    build(`b${index}`, {
+      // Below another name, and in what a client chose, it is no folder of the build.
+      layers: [
+        { root: `base-${random.below(3)}/root`, usr: "/usr" },
+        ...(random.once(2) ? [{ root: `${id()}/root`, usr: `over/${id()}` }] : [{ root: id() }]),
+      ],
+      ...(random.once(3) && { disk: { image: `../disks/${id()}/disk.img`, idBase: 1 } }),
+      ...(random.once(3) && { memory: { folder: `../memory/${id()}`, team: "t" } }),
+      setup: { environment: { ID: `${id()}/root` }, startCommand: id(), readyCommand: "" },
+    }),
+  );
+  const [removed, kept] = [builds.slice(0, 7), builds.slice(7)];
+  for (const one of kept) store.builds.put(one);
+  const named = new Set(kept.flatMap(layerFolders));
+  const gone = [...new Set(removed.flatMap(layerFolders))].filter((folder) => !named.has(folder));
+  expect(gone.length).toBeGreaterThan(0);
+  expect(unnamedFolders(store, removed)).toEqual(gone);
+});
+
+test("records of other builds are not read for it", () => {
+  using store = openStore({ path: ":memory:" });
+  // Of a later version: this one reads no such record.
+  store.builds.put(build(CHILD, { createdAtMs: Number.NaN, layers: [{ root: `${CHILD}/root` }] }));
+  expect(() => store.builds.all()).toThrow("cannot be read");
+  const layers = [{ root: `${CHILD}/root` }, { root: `${GONE}/root` }];
+  expect(unnamedFolders(store, [build(GONE, { layers })])).toEqual([GONE]);
 });
