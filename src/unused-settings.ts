@@ -131,10 +131,13 @@ function noteOtherEngine({ engine, command }: Use, names: GivenNames["names"]): 
 /** A line for each that another setting of the same service makes void. */
 function noteVoidSettings(use: Use, names: GivenNames["names"]): string[] {
   const { engine, command, egress, buildEgress = [], buildsBase, autoTemplates } = use;
-  if (engine !== "local" || !["doctor", "serve", "stdio"].includes(command)) return [];
   const line = (key: keyof Given, of: string) =>
     names.has(key) ? [`${names.get(key)}: not used with ${of}`] : [];
+  const hasTools = names.has("tools") && ["serve", "stdio"].includes(command);
+  const ofTools = hasTools ? line("toolset", "--tools") : [];
+  if (engine !== "local" || !["doctor", "serve", "stdio"].includes(command)) return ofTools;
   return [
+    ...ofTools,
     ...(egress === undefined ? line("dns", "--egress off") : []),
     ...(egress === undefined && buildEgress.length > 0 ? line("buildEgress", "--egress off") : []),
     ...(autoTemplates && !buildsBase ? line("autoTemplates", "--build-base off") : []),

@@ -202,6 +202,17 @@ test.for([
   expect(notesOf({}, "key", "list", ...argv, other)).toEqual([]);
 });
 
+test("the set of tools is noted where tools are named", () => {
+  const words = ["--toolsets", "all", "--tools", "read_file"];
+  for (const argv of [["serve"], ["stdio"], ["serve", "--engine", "kubernetes"]]) {
+    expect(notesOf({}, ...argv, ...words)).toEqual(["--toolsets: not used with --tools"]);
+    expect(notesOf({}, ...argv, ...words.slice(0, 2))).toEqual([]);
+  }
+  expect(notesOf({ SANDBOX_MCP_TOOLSETS: "all", SANDBOX_MCP_TOOLS: "read_file" }, "gc")).toEqual(
+    [],
+  );
+});
+
 test("what is not asked for is not noted, and a variable is named as it was given", () => {
   const off = { SANDBOX_MCP_EGRESS: "off", SANDBOX_MCP_BUILD_BASE: "off" };
   const idle = ["--build-egress=off", "--auto-templates=off"];
