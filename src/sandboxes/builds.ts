@@ -237,7 +237,7 @@ export async function releaseForkBuild(
 
 /** Forgets what forks of dead instances left; their layers are orphans then. */
 export function forgetForkBuilds(store: Store, nowMs: number): void {
-  for (const build of store.builds.all()) {
+  for (const build of store.builds.withoutTemplate()) {
     if ((build.finishedAtMs ?? nowMs) > nowMs - MIN_AGE_MS) continue;
     store.transaction(() => forget(store, build));
   }
@@ -248,7 +248,7 @@ export function forgetForkBuilds(store: Store, nowMs: number): void {
  * on which forks stand has no memory from then on: all that were to go on from it have started.
  */
 export function forgetOwnForkBuilds(store: Store, owner: string): void {
-  for (const build of store.builds.all()) {
+  for (const build of store.builds.withoutTemplate()) {
     if (build.owner !== owner) continue;
     store.transaction(() => {
       forget(store, build);

@@ -88,8 +88,7 @@ export async function pruneImages(options: {
 }): Promise<string[]> {
   const { home, store, onFailure } = options;
   const folder = join(home, LAYERS);
-  const find = async () =>
-    findUnusedImages(await readdir(folder).catch(() => []), store.builds.all());
+  const find = async () => findUnusedImages(await readdir(folder).catch(() => []), store);
   if ((await find()).length === 0) return [];
   const remove = async (name: string) => discardFolder(join(folder, name));
   const removed = await whileNoImageIsUsed(home, async () => {

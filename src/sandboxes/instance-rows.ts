@@ -6,9 +6,12 @@ import { failUnfinished } from "./template-builds/end-build.ts";
 
 /** The instances that rows name: those of sandboxes, and those of builds under way. */
 export function ownersOf(store: Store): ReadonlySet<string> {
-  const builds = [...store.builds.all(), ...store.templateBuilds.all()];
-  const unfinished = builds.filter(({ status }) => status === "building");
-  return new Set([...store.sandboxes.owners(), ...unfinished.map(({ owner }) => owner)]);
+  const requested = store.templateBuilds.all().filter(({ status }) => status === "building");
+  return new Set([
+    ...store.sandboxes.owners(),
+    ...store.builds.unfinishedOwners(),
+    ...requested.map(({ owner }) => owner),
+  ]);
 }
 
 /** Forgets the sandboxes of an instance, and what it had begun. */

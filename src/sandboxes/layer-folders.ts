@@ -48,13 +48,9 @@ const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-
 /** Images are written to a folder named for their digest; only the holder of their lock removes one. */
 const IMAGE_PATTERN = /^image-[0-9a-f]{32}-[0-9]+$/;
 
-/** Which of these folders are images that no build names; `builds` were read after the folders. */
-export function findUnusedImages(
-  folders: readonly string[],
-  builds: readonly BuildRecord[],
-): string[] {
-  const named = new Set(builds.flatMap(layerFolders));
-  return folders.filter((folder) => IMAGE_PATTERN.test(folder) && !named.has(folder));
+/** Which of these folders are images that no build names now. */
+export function findUnusedImages(folders: readonly string[], store: Store): string[] {
+  return folders.filter((folder) => IMAGE_PATTERN.test(folder) && !store.builds.hasFolder(folder));
 }
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */

@@ -214,29 +214,27 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
-  const orphans = findOrphans(folders, store.builds.all());
+  const disks = await listFolder(join(directory, SNAPSHOT_DISKS));
+  const memories = await listFolder(join(directory, SNAPSHOT_MEMORY));
+  // Once, because they may be many; after the folders, because a build has its row first.
+  const builds = store.builds.all();
+  const names = findOrphans(folders, builds);
   const remove = async (name: string) => removeTree(join(directory, name));
-  const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
-  layers.push(...(await removeBeside(options, SNAPSHOT_DISKS, findOrphanDisks)));
-  layers.push(...(await removeBeside(options, SNAPSHOT_MEMORY, findOrphanMemory)));
+  const layers = await cleanUp({ kind: "layer", names, remove }, onFailure);
+  for (const [place, orphans] of [
+    [SNAPSHOT_DISKS, findOrphanDisks(disks, builds)],
+    [SNAPSHOT_MEMORY, findOrphanMemory(memories, builds)],
+  ] as const) {
+    const removeBeside = async (name: string) => removeImage(join(directory, place, name));
+    const work = { kind: "layer", names: orphans, remove: removeBeside } as const;
+    layers.push(...(await cleanUp(work, onFailure)));
+  }
   layers.push(...(await removeDeadLayers(home, onFailure)));
   layers.push(...(await pruneImages(options)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),
   ];
-}
-
-async function removeBeside(
-  { store, home, onFailure }: ReclaimOptions,
-  place: string,
-  find: typeof findOrphanDisks,
-): Promise<string[]> {
-  const directory = join(home, "layers", place);
-  const folders = await listFolder(directory);
-  const names = find(folders, store.builds.all());
-  const remove = async (name: string) => removeImage(join(directory, name));
-  return cleanUp({ kind: "layer", names, remove }, onFailure);
 }
 
 /** An upload that has not got a byte for so long is over. */

@@ -3,6 +3,14 @@
 import { RECORD_LEVELS, type RecordLevel } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
 
+/** What a sandbox can use. */
+export const limitsSchema = z.object({
+  memoryMb: z.number(),
+  cpus: z.number(),
+  diskMb: z.number(),
+  pids: z.number(),
+});
+
 /** What each sandbox of a build gets besides its layers. Empty commands stand for none. */
 export const templateSetupSchema = z.object({
   environment: z.record(z.string(), z.string()),

@@ -15,11 +15,11 @@ import {
   openKeys,
   openSandboxes,
   openTemplates,
-  openValues,
   openVolumes,
 } from "./state-tables.ts";
 import { BUSY_TIMEOUT_MS, hintFor, inTransaction, isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
+import { openValues } from "./value-table.ts";
 
 const MEMORY = ":memory:";
 

@@ -3,7 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import type { z } from "../common/schema.ts";
-import { openLayerNames } from "./layer-names.ts";
+import { openBuildQueries } from "./build-queries.ts";
 import { prepare, readRecord, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
@@ -18,7 +18,6 @@ import {
   type KeyTable,
   type SandboxTable,
   type TemplateTable,
-  type ValueTable,
   type VolumeTable,
 } from "./store.ts";
 
@@ -131,6 +130,7 @@ export function openBuilds(database: DatabaseSync): BuildTable {
   );
   const eraseTag = prepare(database, "DELETE FROM tags WHERE template_id = ? AND tag = ?");
   return {
+    ...openBuildQueries(database),
     get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
     put(record) {
       const { buildId, templateId, owner, status } = record;
@@ -142,7 +142,6 @@ export function openBuilds(database: DatabaseSync): BuildTable {
     ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
     unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
     all: () => toRecords(buildRecordSchema, selectAll.all()),
-    hasFolder: openLayerNames(database),
     cached: (cacheKey) => toRecord(buildRecordSchema, selectCached.get(cacheKey)),
     tag({ templateId, tag, buildId, createdAtMs }) {
       upsertTag.run(templateId, tag, buildId, createdAtMs);
@@ -262,24 +261,6 @@ export function openKeys(database: DatabaseSync): KeyTable {
     all: () => toRecords(keyRecordSchema, selectAll.all()),
     teams: () => selectTeams.all(DEFAULT_TEAM).map((row) => String(row["team"])),
     remove: (keyId) => erase.run(keyId) > 0,
-  };
-}
-
-/** Single values by name. */
-export function openValues(database: DatabaseSync): ValueTable {
-  const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
-  const upsert = prepare(
-    database,
-    "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-  );
-  return {
-    get(name) {
-      const value = select.get(name)?.["value"];
-      return value === undefined ? undefined : String(value);
-    },
-    put(name, value) {
-      upsert.run(name, value);
-    },
   };
 }
 

@@ -6,6 +6,7 @@
 
 import { z } from "../common/schema.ts";
 import {
+  limitsSchema,
   templateSetupSchema,
   type BuildLineTable,
   type BuildTag,
@@ -21,13 +22,6 @@ export const DEFAULT_TEAM = "local";
 
 const atMs = z.number();
 const stringMap = z.record(z.string(), z.string());
-
-const limitsSchema = z.object({
-  memoryMb: z.number(),
-  cpus: z.number(),
-  diskMb: z.number(),
-  pids: z.number(),
-});
 
 /** Of records that were written before it was kept. */
 const DEFAULT_TIMEOUT_SECONDS = 300;
@@ -253,7 +247,10 @@ export interface BuildTable {
   /** Newest first, those still building included. */
   ofTemplate(templateId: string): BuildRecord[];
   unfinishedOfOwner(owner: string): BuildRecord[];
+  unfinishedOwners(): string[];
   all(): BuildRecord[];
+  /** Those of forks, of live builds and of cached steps: no client can refer to them. */
+  withoutTemplate(): BuildRecord[];
   /** Whether one of them names a folder, as `layerFolders` has it. */
   hasFolder(folder: string): boolean;
   /** The newest one that is ready and has this key. */

@@ -1,0 +1,37 @@
+/** Questions about all builds, of which there may be any number, that read few of their records. */
+
+import type { DatabaseSync } from "node:sqlite";
+import { prepare, readRecord } from "./statement.ts";
+import { buildRecordSchema, type BuildTable } from "./store.ts";
+
+const BELOW = (path: string): string => `substr(${path}, 1, length(?1) + 1) = ?1 || '/'`;
+/** A record has the name as it is: those of folders have nothing that JSON would escape. */
+const OF_FOLDER = `
+  SELECT 1 FROM builds
+  WHERE instr(record, ?1) > 0 AND (
+    ${BELOW("record ->> '$.disk.image'")} OR record ->> '$.memory.folder' = ?1
+    OR EXISTS (
+      SELECT 1 FROM json_each(record, '$.layers') AS layer
+      WHERE ${BELOW("layer.value ->> 'root'")} OR layer.value ->> 'root' = ?1
+        OR ${BELOW("layer.value ->> 'usr'")} OR layer.value ->> 'usr' = ?1
+    )
+  ) LIMIT 1`;
+
+type BuildQueries = Pick<BuildTable, "hasFolder" | "unfinishedOwners" | "withoutTemplate">;
+
+export function openBuildQueries(database: DatabaseSync): BuildQueries {
+  const selectFolder = prepare(database, OF_FOLDER);
+  const selectOwners = prepare(
+    database,
+    "SELECT DISTINCT owner FROM builds WHERE status = 'building'",
+  );
+  const selectHidden = prepare(
+    database,
+    "SELECT record FROM builds WHERE template_id NOT IN (SELECT template_id FROM templates)",
+  );
+  return {
+    hasFolder: (folder) => selectFolder.get(folder) !== undefined,
+    unfinishedOwners: () => selectOwners.all().map((row) => String(row["owner"])),
+    withoutTemplate: () => selectHidden.all().map((row) => readRecord(buildRecordSchema, row)),
+  };
+}
