@@ -7,6 +7,7 @@ import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import { holdEvents, MAX_REPLY_EVENTS, newWatcher, type Watcher } from "./watcher.ts";
 
 /** Watchers of one server; the daemon has no limit. */
@@ -14,6 +15,10 @@ const MAX_WATCHERS = 64;
 /** A watcher that was not used for this time is removed; the daemon removes none. */
 const IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 30_000;
+/** Identifiers that a refusal names. */
+const MAX_TOLD = 3;
+/** Of an identifier that a caller can give. */
+const MAX_ID_CHARACTERS = 64;
 /** How often a waiting call fetches events. */
 const POLL_MS = 250;
 const FETCH_TIMEOUT_MS = 10_000;
@@ -58,7 +63,7 @@ export class Watchers implements AsyncDisposable {
     },
     signal: AbortSignal,
   ): Promise<Watcher> {
-    this.#requireSlot();
+    this.#requireSlot(sandbox.id);
     const { path, isRecursive, user } = target;
     const options = { signal: this.#stop.signal, user };
     const creating = sandbox.filesystem.createWatcher(path, isRecursive, options);
@@ -75,14 +80,23 @@ export class Watchers implements AsyncDisposable {
 
   /** Takes over a watcher that another server made, if it exists. */
   adopt(sandbox: Sandbox, id: string): Watcher {
-    this.#requireSlot();
+    this.#requireSlot(sandbox.id);
     return this.#add(sandbox, id, false);
   }
 
-  #requireSlot(): void {
+  #requireSlot(sandboxId: string): void {
     if (this.#table.size + this.#creating < MAX_WATCHERS) return;
     const message = `${MAX_WATCHERS} watchers exist, the limit`;
-    throw new SandboxError("resource_exhausted", message, { hint: "End one with close=true." });
+    // Their identifiers may be lost to the caller.
+    const idle = [...this.#table.values()]
+      .filter(({ sandbox, isInUse, id }) => sandbox.id === sandboxId && !isInUse && isShort(id))
+      .toSorted((left, right) => left.usedAtMs - right.usedAtMs)
+      .slice(0, MAX_TOLD)
+      .map(({ id }) => quoteName(id));
+    const ids = idle.length === 0 ? "" : ` and watcher_id, longest unused ${idle.join(", ")}`;
+    const minutes = IDLE_MS / 60_000;
+    const hint = `End one with close=true${ids}; each ends after ${minutes} minutes without a call.`;
+    throw new SandboxError("resource_exhausted", message, { hint });
   }
 
   #add(sandbox: Sandbox, id: string, isKnown: boolean): Watcher {
@@ -267,6 +281,10 @@ const WITHOUT_REPLY: ReadonlySet<ErrorCode> = new Set([
   "canceled",
   "resource_exhausted",
 ]);
+
+function isShort(id: string): boolean {
+  return id.length <= MAX_ID_CHARACTERS;
+}
 
 function keyOf(sandboxId: string, watcherId: string): string {
   return `${sandboxId}/${watcherId}`;

@@ -183,3 +183,16 @@ test("a wall clock that is set back prolongs no call, and one that is set on end
   await clock.advance(60_000);
   expect(daemon.methods).not.toContain("RemoveWatcher");
 });
+
+test("a refusal at the limit names the watchers that can be ended", async () => {
+  const made = Array.from({ length: 64 }, (_, index) => reply({ watcherId: `w${index}` }));
+  await using daemon = await startDaemon({ CreateWatcher: made });
+  const watch = { path: "/a", wait_seconds: 0 };
+  for (const _ of made) await daemon.call("watch_path", watch);
+  const refused = await daemon.call("watch_path", watch);
+  const [, told = ""] =
+    /longest unused (\w+), \w+, \w+; each ends after 10 minutes/.exec(refused.text) ?? [];
+  expect(refused.text).toMatch(/^resource_exhausted: 64 watchers exist, the limit[.] End one with/);
+  await daemon.call("watch_path", { watcher_id: told, wait_seconds: 0, close: true });
+  expect((await daemon.call("watch_path", watch)).text).toMatch(/^watcher_id: w63 /);
+});
