@@ -16,6 +16,7 @@ import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 
 const EXIT_OK = 0;
+const ACTIONS = ["create", "list", "revoke"] as const;
 
 interface Keys extends Disposable {
   all(): Promise<readonly KeyRecord[]>;
@@ -27,6 +28,8 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
   const [action, name] = words;
   const { team } = config;
   if (team !== undefined) requireTeam(team);
+  // No home is made for a command that was typed wrong.
+  requireAction(action, name);
   using keys = config.engine === "kubernetes" ? await openCluster(config) : await openLocal(config);
   switch (action) {
     case "create": {
@@ -49,19 +52,31 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
       return EXIT_OK;
     }
     case "revoke": {
-      if (name === undefined) throw usage("key revoke needs the name or id of a key");
-      const found = findKeys(sortKeys(await keys.all()), name, team);
+      const found = findKeys(sortKeys(await keys.all()), name ?? "", team);
       for (const record of found) {
         await keys.remove(record);
         process.stdout.write(`revoked ${record.mask}\n`);
       }
       return EXIT_OK;
     }
-    case undefined:
     default:
-      throw usage(
-        action === undefined ? "key: no action" : `key ${quoteName(action)}: no such action`,
-      );
+      return action satisfies never;
+  }
+}
+
+type Action = (typeof ACTIONS)[number];
+
+/** @throws SandboxError invalid_argument for another one, and without the key that it needs */
+function requireAction(
+  action: string | undefined,
+  name: string | undefined,
+): asserts action is Action {
+  if (action === undefined) throw usage("key: no action");
+  if (!ACTIONS.some((known) => known === action)) {
+    throw usage(`key ${quoteName(action)}: no such action`);
+  }
+  if (action === "revoke" && name === undefined) {
+    throw usage("key revoke needs the name or id of a key");
   }
 }
 

@@ -1,5 +1,6 @@
 /** `template list|build|pull|import|export|show|remove`: the templates of the home. */
 
+import assert from "node:assert";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
@@ -35,13 +36,16 @@ const NEXT_USE: Readonly<Record<string, string>> = {
 
 export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
+  const fault = faultOf(action, name);
+  // No home is made for a command that was typed wrong.
+  if (fault !== undefined) throw usage(fault);
   await openHome(context.config.home);
   if (action === "list") return listTemplates(context);
   if (action === "build") {
     const { buildTemplate } = await import("./template-build/build.ts");
     return untilStopped(async (signal) => buildTemplate(context, name, signal));
   }
-  if (action === undefined || name === undefined) throw usage(lackOf(action));
+  assert(name !== undefined);
   if (action === "pull" && Object.hasOwn(PULLED, name)) {
     return untilStopped(async (signal) => pullBuiltIn(context, name, signal));
   }
@@ -64,10 +68,8 @@ export async function runTemplate(context: CommandContext): Promise<number> {
     return untilStopped(async (signal) => exportTemplate(config, target, signal));
   }
   if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
-  if (action === "remove") {
-    return (await import("./template-records.ts")).removeTemplate(config, name);
-  }
-  throw usage(noAction(action));
+  assert(action === "remove");
+  return (await import("./template-records.ts")).removeTemplate(config, name);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -135,13 +137,14 @@ async function showBuild<T>(
 /** The actions that name what they work on. */
 const NAMING: ReadonlySet<string> = new Set(["export", "import", "pull", "remove", "show"]);
 
-function lackOf(action: string | undefined): string {
-  if (action === undefined) return "template: no action";
-  return NAMING.has(action) ? `template ${action}: nothing is named` : noAction(action);
-}
+/** The others. */
+const NAMELESS: ReadonlySet<string> = new Set(["build", "list"]);
 
-function noAction(action: string): string {
-  return `template ${quoteName(action)}: no such action`;
+function faultOf(action: string | undefined, name: string | undefined): string | undefined {
+  if (action === undefined) return "template: no action";
+  if (NAMELESS.has(action)) return undefined;
+  if (!NAMING.has(action)) return `template ${quoteName(action)}: no such action`;
+  return name === undefined ? `template ${action}: nothing is named` : undefined;
 }
 
 function tell(failure: CleanUpFailure): void {

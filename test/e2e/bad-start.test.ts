@@ -314,6 +314,17 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
   expect(await readdir(folder.path)).toEqual([]);
 });
 
+test("a command that was typed wrong makes no home", async () => {
+  await using folder = await makeTempFolder();
+  const words = ["key", "key revoked a", "template", "template pull", "template bild ."];
+  for (const typed of [...words, "trust instal", "key create a b"]) {
+    const place = join(folder.path, "home");
+    await using program = startProgram([...typed.split(" "), "--home", place]);
+    expect([typed, await program.exited()]).toEqual([typed, 64]);
+  }
+  expect(await readdir(folder.path)).toEqual([]);
+});
+
 test.for([{ flags: [] }, { flags: ["--json"] }, { flags: ["--store-gb", "8"] }])(
   "doctor with $flags looks at the machine and makes no home",
   async ({ flags }) => {
