@@ -72,7 +72,12 @@ export function createImageTemplates(
           page,
         );
       },
-      list: () => known.map(({ resolved: { template, build } }) => ({ template, builds: [build] })),
+      list: () =>
+        known.map(({ resolved: { template, build } }) => ({
+          template,
+          newest: build,
+          buildCount: 1,
+        })),
       async remove(reference) {
         // One that is not there is told first.
         find(reference);

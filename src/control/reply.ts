@@ -11,7 +11,7 @@ import { shortageOf } from "../common/shortage.ts";
 import type { CarriedMemory } from "../sandboxes/memory.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
-import type { Build, Tag, Template } from "../sandboxes/templates.ts";
+import type { Build, ListedTemplate, Tag, Template } from "../sandboxes/templates.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type {
   ListedTemplateBody,
@@ -218,12 +218,8 @@ function startOf({ setup }: Pick<Build, "setup">) {
 }
 
 /** An entry of `GET /templates`; none for a template without a build that can be started. */
-export function toListedTemplate(entry: {
-  readonly template: Template;
-  readonly builds: readonly Build[];
-}): ListedTemplateBody[] {
-  const { template, builds } = entry;
-  const [newest] = builds;
+export function toListedTemplate(entry: ListedTemplate): ListedTemplateBody[] {
+  const { template, newest, buildCount } = entry;
   if (newest === undefined) return [];
   return [
     {
@@ -239,7 +235,7 @@ export function toListedTemplate(entry: {
       createdBy: null,
       lastSpawnedAt: toNullableTime(template.lastSpawnedAtMs),
       spawnCount: template.spawnCount,
-      buildCount: builds.length,
+      buildCount,
       envdVersion: ENVD_VERSION,
       buildStatus: "ready",
       ...startOf(newest),

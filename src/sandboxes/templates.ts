@@ -49,6 +49,15 @@ type BuildEntry = Pick<
   "buildId" | "createdAtMs" | "updatedAtMs" | "finishedAtMs" | "limits" | "setup"
 > & { readonly status: TemplateBuildRecord["status"] };
 
+/** A template in a list. */
+export interface ListedTemplate {
+  readonly template: TemplateRecord;
+  /** Its newest build that is ready; undefined when it has none. */
+  readonly newest: BuildEntry | undefined;
+  /** Of those that are ready. */
+  readonly buildCount: number;
+}
+
 export interface Templates {
   /**
    * What a new sandbox starts from.
@@ -62,8 +71,8 @@ export interface Templates {
    */
   peek(reference: string): TemplateRecord | undefined;
   builds(template: TemplateRecord, page: PageRequest): Page<BuildEntry>;
-  /** Built-in templates that are offered here, oldest first, each with its newest build. */
-  list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
+  /** Oldest first. */
+  list(): readonly ListedTemplate[];
   /**
    * Removes it with all builds and tags, and every layer that nothing else stands on; builds that
    * this instance runs end.
@@ -126,10 +135,10 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .allBuilt()
         .filter((template) => isListed(options, template))
         .toSorted((left, right) => comparePositions(positionOf(left), positionOf(right), "asc"))
-        .map((template) => ({
-          template,
-          builds: made(options, template).filter(({ status }) => status === "ready"),
-        })),
+        .map((template) => {
+          const { newest, amount } = store.builds.readyOf(template.templateId);
+          return { template, newest: newest && withLimits(options, newest), buildCount: amount };
+        }),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const erase = () => eraseTemplate(store, templateId);
@@ -174,9 +183,11 @@ function unmade({ store, limits }: TemplatesOptions, { templateId }: TemplateRec
 
 /** Builds that have made something, with the limits that a sandbox of theirs gets now. */
 function made(options: TemplatesOptions, { templateId }: TemplateRecord): BuildRecord[] {
-  return options.store.builds
-    .ofTemplate(templateId)
-    .map((build) => ({ ...build, limits: limitsOf(options.limits, build) }));
+  return options.store.builds.ofTemplate(templateId).map((build) => withLimits(options, build));
+}
+
+function withLimits({ limits }: TemplatesOptions, build: BuildRecord): BuildRecord {
+  return { ...build, limits: limitsOf(limits, build) };
 }
 
 /**

@@ -17,10 +17,16 @@ const OF_FOLDER = `
     )
   ) LIMIT 1`;
 
-type BuildQueries = Pick<BuildTable, "hasFolder" | "unfinishedOwners" | "withoutTemplate">;
+const READY = `
+  SELECT record, count(*) OVER () AS amount FROM builds
+  WHERE template_id = ? AND status = 'ready'
+  ORDER BY record ->> 'createdAtMs' DESC, build_id LIMIT 1`;
 
-export function openBuildQueries(database: DatabaseSync): BuildQueries {
+type Asked = "hasFolder" | "readyOf" | "unfinishedOwners" | "withoutTemplate";
+
+export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked> {
   const selectFolder = prepare(database, OF_FOLDER);
+  const selectReady = prepare(database, READY);
   const selectOwners = prepare(
     database,
     "SELECT DISTINCT owner FROM builds WHERE status = 'building'",
@@ -31,6 +37,11 @@ export function openBuildQueries(database: DatabaseSync): BuildQueries {
   );
   return {
     hasFolder: (folder) => selectFolder.get(folder) !== undefined,
+    readyOf(templateId) {
+      const row = selectReady.get(templateId);
+      if (row === undefined) return { newest: undefined, amount: 0 };
+      return { newest: readRecord(buildRecordSchema, row), amount: Number(row["amount"]) };
+    },
     unfinishedOwners: () => selectOwners.all().map((row) => String(row["owner"])),
     withoutTemplate: () => selectHidden.all().map((row) => readRecord(buildRecordSchema, row)),
   };

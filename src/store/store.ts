@@ -246,6 +246,7 @@ export interface BuildTable {
   remove(buildId: string): void;
   /** Newest first, those still building included. */
   ofTemplate(templateId: string): BuildRecord[];
+  readyOf(templateId: string): { newest: BuildRecord | undefined; amount: number };
   unfinishedOfOwner(owner: string): BuildRecord[];
   unfinishedOwners(): string[];
   all(): BuildRecord[];
