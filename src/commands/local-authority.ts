@@ -6,12 +6,12 @@
 
 import { chmod } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere, writeDurably } from "../common/files.ts";
 import type { Logger } from "../common/log.ts";
 import { withLock } from "../engine/host/lock.ts";
-import type { KeyedCertificate } from "../listener/certificates.ts";
+import type { KeyedCertificate, ValidTime } from "../listener/certificates.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import { withoutPort } from "../wire/address.ts";
 
@@ -19,9 +19,8 @@ const DAY_MS = 86_400_000;
 /** Time for users who were given the authority by hand to take its next certificate. */
 const AUTHORITY_MARGIN_MS = 365 * DAY_MS;
 const SERVER_MARGIN_MS = 30 * DAY_MS;
-const CHECK_MS = DAY_MS / 2;
-/** A check that failed is made again soon: a full disk may have been the reason. */
-const RETRY_MS = 60_000;
+/** Soon after the clock was set, too, which may make a certificate one of the past or of the future. */
+const CHECK_MS = 60_000;
 
 const LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 /** A wildcard directly below a top-level name is none to most clients, and a number no name. */
@@ -41,7 +40,8 @@ export interface AuthorityPlace {
 }
 
 /**
- * The authority of the home for a domain; made when it is missing, renewed a year before its end.
+ * The authority of the home for a domain; made when it is missing, renewed a year before its end, and
+ * when it is one of the future, because the clock was set back.
  * @throws SandboxError failed_precondition for a domain that can have no wildcard certificate, and
  * for a key that cannot be read.
  */
@@ -58,11 +58,10 @@ export async function openAuthority(
     // In any case, because a key that was copied here may be open to others.
     await keepFile(keyPath, key, 0o600);
     const found = await readIfThere(path);
-    const endAtMs = await usableUntil(keyPath, { certificate: found ?? "", key });
-    if (found !== undefined && endAtMs > nowMs + AUTHORITY_MARGIN_MS) {
-      return { certificate: found, key, path, domain };
-    }
-    const before = endAtMs > 0 ? found : undefined;
+    const time = await usableTime(keyPath, { certificate: found ?? "", key });
+    const isRight = time !== undefined && isWithin(time, nowMs, AUTHORITY_MARGIN_MS);
+    if (found !== undefined && isRight) return { certificate: found, key, path, domain };
+    const before = time === undefined ? undefined : found;
     const certificate = makeAuthority({ domain, key, before, nowMs });
     await keepFile(path, certificate, 0o644);
     return { certificate, key, path, domain };
@@ -75,15 +74,19 @@ async function keepFile(path: string, text: string, mode: number): Promise<void>
   await chmod(path, mode);
 }
 
-/** The end of a certificate that is one of this key; 0 for none. */
-async function usableUntil(keyPath: string, pair: KeyedCertificate): Promise<number> {
+function isWithin({ startAtMs, endAtMs }: ValidTime, nowMs: number, marginMs: number): boolean {
+  return startAtMs <= nowMs && nowMs < endAtMs - marginMs;
+}
+
+/** When a certificate is valid that is one of this key; undefined for none. */
+async function usableTime(keyPath: string, pair: KeyedCertificate): Promise<ValidTime | undefined> {
   const { describeAuthority, isPrivateKey } = await import("../listener/certificates.ts");
   if (!isPrivateKey(pair.key)) {
     throw new SandboxError("failed_precondition", `${keyPath} holds no private key`, {
       hint: "put the right one back, or remove it to start a new authority that clients must be given",
     });
   }
-  return describeAuthority(pair)?.endAtMs ?? 0;
+  return describeAuthority(pair);
 }
 
 /**
@@ -98,36 +101,41 @@ export function requireDomain(named: string): string {
   });
 }
 
+interface RenewalTerms {
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+  readonly clock?: Clock;
+}
+
 /**
  * What a server shows for the domain, renewed while the signal has not fired: the certificate, whose
  * key is in memory alone, and the authority behind it.
  */
 export async function openServerIdentity(
   place: AuthorityPlace,
-  { log, signal }: { readonly log: Logger; readonly signal: AbortSignal },
+  { log, signal, clock = createSystemClock() }: RenewalTerms,
 ): Promise<{ readonly authority: LocalAuthority; readonly identity: TlsIdentity }> {
   const { issueServerCertificate } = await import("../listener/certificates.ts");
   const issue = async () => {
-    const authority = await openAuthority(place, Date.now());
-    return { authority, issued: issueServerCertificate(authority, authority.domain, Date.now()) };
+    const nowMs = clock.now();
+    const authority = await openAuthority(place, nowMs);
+    return { authority, issued: issueServerCertificate(authority, authority.domain, nowMs) };
   };
   const { authority, issued } = await issue();
   const uses: ((next: KeyedCertificate) => void)[] = [];
 
   async function renew(): Promise<void> {
-    let { endAtMs } = issued;
-    let waitMs = CHECK_MS;
+    let shown: ValidTime = issued;
     while (!signal.aborted) {
-      await delay(waitMs, undefined, { signal, ref: false });
-      waitMs = CHECK_MS;
-      if (Date.now() < endAtMs - SERVER_MARGIN_MS) continue;
+      await clock.sleep(CHECK_MS, signal);
+      if (isWithin(shown, clock.now(), SERVER_MARGIN_MS)) continue;
       try {
         const next = await issue();
         for (const use of uses) use(next.issued);
-        ({ endAtMs } = next.issued);
+        shown = next.issued;
         log.info({ op: "tls.renew" }, "certificate renewed");
       } catch (error) {
-        waitMs = RETRY_MS;
+        // A full disk may be the reason, and over by the next check.
         log.error({ op: "tls.renew", err: error }, "certificate not renewed");
       }
     }

@@ -72,6 +72,12 @@ export interface KeyedCertificate {
   readonly key: string;
 }
 
+/** Clients refuse a certificate before and after it. */
+export interface ValidTime {
+  readonly startAtMs: number;
+  readonly endAtMs: number;
+}
+
 export function newPrivateKey(): string {
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   return privateKey.export({ type: "pkcs8", format: "pem" }).toString();
@@ -120,7 +126,7 @@ export function issueServerCertificate(
   authority: KeyedCertificate,
   domain: string,
   nowMs: number,
-): KeyedCertificate & { readonly endAtMs: number } {
+): KeyedCertificate & ValidTime {
   const key = newPrivateKey();
   const { subject: issuer, endAtMs: authorityEndMs } = readCertificate(authority.certificate);
   const endAtMs = Math.min(nowMs + SERVER_DAYS * DAY_MS, authorityEndMs);
@@ -151,18 +157,16 @@ export function issueServerCertificate(
       ),
     ],
   });
-  return { certificate, key, endAtMs };
+  return { certificate, key, startAtMs: nowMs - SKEW_MS, endAtMs };
 }
 
-/** When a certificate ends; undefined unless it is one of an authority that has this key. */
-export function describeAuthority({
-  certificate,
-  key,
-}: KeyedCertificate): { readonly endAtMs: number } | undefined {
+/** When a certificate is valid; undefined unless it is one of an authority that has this key. */
+export function describeAuthority({ certificate, key }: KeyedCertificate): ValidTime | undefined {
   try {
     const read = new X509Certificate(certificate);
     const isOfKey = read.ca && read.checkPrivateKey(createPrivateKey(key));
-    return isOfKey ? { endAtMs: Date.parse(read.validTo) } : undefined;
+    if (!isOfKey) return undefined;
+    return { startAtMs: Date.parse(read.validFrom), endAtMs: Date.parse(read.validTo) };
   } catch {
     return undefined;
   }

@@ -7,15 +7,17 @@ import { get } from "node:https";
 import { join } from "node:path";
 import { connect, createServer, TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
-import { openAuthority } from "../../src/commands/local-authority.ts";
+import { openAuthority, openServerIdentity } from "../../src/commands/local-authority.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { issueServerCertificate, type KeyedCertificate } from "../../src/listener/certificates.ts";
 import { createTlsServer, type TlsIdentity } from "../../src/listener/tls.ts";
+import { createFakeClock } from "../support/fake-clock.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DOMAIN = "sandbox.localhost";
 const YEAR_MS = 365 * 86_400_000;
+const MINUTE_MS = 60_000;
 
 async function modeOf(path: string): Promise<number> {
   return (await stat(path)).mode & 0o777;
@@ -55,6 +57,40 @@ test("it is renewed a year before its end, with the same key; a lost file is mad
   expect((await openAuthority(place, Date.now())).key).toBe(first.key);
   await rm(join(home.path, `ca-${DOMAIN}.key`));
   expect((await openAuthority(place, Date.now())).key).not.toBe(first.key);
+});
+
+test("one of the future is renewed, with the same key", async () => {
+  await using home = await makeTempFolder();
+  const place = { home: home.path, domain: DOMAIN };
+  const future = await openAuthority(place, Date.now() + YEAR_MS);
+  const renewed = await openAuthority(place, Date.now());
+  expect(renewed.key).toBe(future.key);
+  const own = issueServerCertificate(renewed, DOMAIN, Date.now());
+  expect(await judge(own, renewed.certificate, DOMAIN)).toBe("accepted");
+});
+
+test.for([
+  { name: "a year back", fromMs: YEAR_MS },
+  { name: "a year on", fromMs: -YEAR_MS },
+])("a clock that was set $name gives a running server another certificate", async ({ fromMs }) => {
+  await using home = await makeTempFolder();
+  const place = { home: home.path, domain: DOMAIN };
+  const clock = createFakeClock(Date.now() + fromMs);
+  const end = new AbortController();
+  const terms = { log: createSilentLog(), signal: end.signal, clock };
+  const { identity } = await openServerIdentity(place, terms);
+  const shown: KeyedCertificate[] = [];
+  identity.onRenewal?.((next) => shown.push(next));
+  await clock.advance(MINUTE_MS);
+  expect(shown).toEqual([]);
+  clock.set(Date.now());
+  await clock.advance(MINUTE_MS);
+  await expect.poll(() => shown.length).toBe(1);
+  const [next] = shown;
+  assert(next !== undefined);
+  const { certificate } = await openAuthority(place, Date.now());
+  expect(await judge(next, certificate, DOMAIN)).toBe("accepted");
+  end.abort();
 });
 
 test("a key that is none is not replaced, but named", async () => {
