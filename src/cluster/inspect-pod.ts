@@ -36,7 +36,7 @@ const BYTES_PER_MB = 1024 * 1024;
 
 export interface PodInspector {
   /** @throws SandboxError unavailable, unimplemented for the daemon of an older image. */
-  logs(stored: KnownSandbox, query: Omit<LogQuery, "team">): Promise<LogLine[]>;
+  logs(stored: KnownSandbox, query: LogQuery): Promise<LogLine[]>;
   /** Of this moment. @throws SandboxError as `logs`. */
   measure(stored: KnownSandbox): Promise<Sample>;
 }

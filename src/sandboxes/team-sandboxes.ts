@@ -69,7 +69,7 @@ export interface TeamSandboxes {
   removeVolume(volumeId: string): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
-  logs(query: Omit<LogQuery, "team">): Promise<LogLine[]>;
+  logs(query: LogQuery): Promise<LogLine[]>;
   /**
    * Oldest first; empty for a sandbox that is gone.
    * @throws SandboxError not_found for one that never was.
@@ -83,6 +83,11 @@ export interface TeamSandboxes {
 /** The operations on behalf of the team of the context. */
 export function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
   const { team } = context;
+  /** One that is there may have no log any more: a sandbox can be paused for longer than it is kept. */
+  const requireKnown = (sandboxId: string): void => {
+    if (findEntry(context, sandboxId) !== undefined) return;
+    context.logBook.requireKnown({ sandboxId, team });
+  };
   return {
     templates: context.templates,
     builds: createTemplateBuilds(context),
@@ -105,9 +110,12 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
     getVolume: async (volumeId) => getVolume(context, volumeId),
     removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
     listSnapshots: (query) => listSnapshots(context, query),
-    logs: async (query) => context.logBook.read({ ...query, team }),
+    async logs(query) {
+      requireKnown(query.sandboxId);
+      return context.logBook.read(query);
+    },
     async metrics(sandboxId, range) {
-      context.logBook.requireKnown({ sandboxId, team });
+      requireKnown(sandboxId);
       return context.meter.read(sandboxId, range);
     },
     latestMetric: async (sandboxId) =>

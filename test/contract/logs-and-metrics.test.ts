@@ -107,3 +107,17 @@ test("of a sandbox that was killed there are no metrics, which is no fault", asy
   const reply = await service.call({ path: `/sandboxes/${sandboxID}/metrics` });
   expect({ status: reply.status, body: reply.body }).toEqual({ status: 200, body: [] });
 });
+
+test.for(["/sandboxes/{id}/logs", "/v2/sandboxes/{id}/logs", "/sandboxes/{id}/metrics"])(
+  "%s of one that was paused for longer than its log is kept is there",
+  async (path) => {
+    const { sandboxID } = await service.create();
+    await service.call({ method: "POST", path: `/sandboxes/${sandboxID}/pause` });
+    const look = async () => service.call({ path: path.replace("{id}", sandboxID) });
+    // What waits to be written is, before it is forgotten.
+    await look();
+    service.embedded.store.logs.forgetBefore(Date.now() + 1);
+    expect((await look()).status).toBe(200);
+    await service.embedded.sandboxes.kill(sandboxID);
+  },
+);
