@@ -27,22 +27,47 @@ export interface ServeMcpOptions {
 
 /** Starts it; what a team captured, watches and logs is kept apart from that of every other. */
 export function startServeMcp(options: ServeMcpOptions): McpHttp {
-  const stack = new AsyncDisposableStack();
+  const { keys, log } = options;
   const endpoints = new Map<string, McpHttp>();
+  const ends = new Set<Promise<void>>();
 
   /** One for each team that has called; the default team's refuses requests without a key. */
   function endpointOf(request: IncomingMessage): McpHttp {
-    const team = options.keys.teamOf(bearerOf(request) ?? "") ?? DEFAULT_TEAM;
+    const team = keys.teamOf(bearerOf(request) ?? "") ?? DEFAULT_TEAM;
     const known = endpoints.get(team);
     if (known !== undefined) return known;
-    const endpoint = startEndpoint(options, team, stack);
+    endUnused();
+    const endpoint = startEndpoint(options, team);
     endpoints.set(team, endpoint);
     return endpoint;
   }
 
+  /** Teams come and go: there is no client of one whose last key was revoked. */
+  function endUnused(): void {
+    const used = new Set([DEFAULT_TEAM, ...keys.teams()]);
+    for (const [team, endpoint] of endpoints) {
+      if (used.has(team)) continue;
+      endpoints.delete(team);
+      const end = endQuietly(endpoint).finally(() => ends.delete(end));
+      ends.add(end);
+    }
+  }
+
+  async function endQuietly(endpoint: McpHttp): Promise<void> {
+    try {
+      await endpoint[Symbol.asyncDispose]();
+    } catch (error) {
+      log.warn({ op: "mcp.team", err: error }, "endpoint of a team did not end well");
+    }
+  }
+
   return {
     handle: (request, response) => endpointOf(request).handle(request, response),
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    async [Symbol.asyncDispose]() {
+      await using stack = new AsyncDisposableStack();
+      for (const endpoint of endpoints.values()) stack.use(endpoint);
+      await Promise.all(ends);
+    },
   };
 }
 
@@ -54,8 +79,8 @@ export function requireTools({ tools }: Config): void {
 function startEndpoint(
   { config, log, listener, keys, publicUrl }: ServeMcpOptions,
   team: string,
-  stack: AsyncDisposableStack,
 ): McpHttp {
+  const stack = new AsyncDisposableStack();
   const { domain } = config;
   const apiKey = team === DEFAULT_TEAM ? listener.apiKey : keys.issue(team);
   const service = stack.use(createService({ ...listener, apiKey, publicUrl, domain }));
@@ -64,7 +89,7 @@ function startEndpoint(
   const state = stack.use(
     startMcpState({ service: () => service, log, spoolFolder, onExit: () => "leave" }),
   );
-  return stack.use(
+  const http = stack.use(
     startMcpHttp({
       state,
       tools: selectTools(TOOLS, config.tools),
@@ -75,6 +100,10 @@ function startEndpoint(
       conformance: config.isConformance ? createConformanceFixtures() : undefined,
     }),
   );
+  return {
+    handle: (request, response) => http.handle(request, response),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
 }
 
 /** Tells the holders of different keys apart without keeping a key. */

@@ -121,7 +121,9 @@ export interface KeyCheck {
   teamOf(key: string): string | undefined;
   /** The keys that were given and not made: nothing is known of their shape. */
   readonly given: readonly string[];
-  /** A key for a team that counts until the process ends. */
+  /** Of all keys that were made, each once. */
+  teams(): readonly string[];
+  /** The key of the service itself for a team, which counts until the process ends. */
   issue(team: string): string;
 }
 
@@ -130,10 +132,11 @@ export interface KeyCheck {
  * ones, which are compared as hashes and belong to the first team.
  */
 export function createKeyCheck(
-  store: { readonly keys: Pick<Store["keys"], "getByHash"> },
+  store: { readonly keys: Pick<Store["keys"], "getByHash" | "teams"> },
   given: readonly string[],
 ): KeyCheck {
   const teams = new Map(given.map((key) => [hashKey(key), DEFAULT_TEAM]));
+  const issued = new Map<string, string>();
   return {
     given,
     teamOf(key) {
@@ -143,8 +146,10 @@ export function createKeyCheck(
       if (known !== undefined || !KEY_PATTERN.test(key)) return known;
       return store.keys.getByHash(hash)?.team;
     },
+    teams: () => store.keys.teams(),
     issue(team) {
-      const key = newKey();
+      const key = issued.get(team) ?? newKey();
+      issued.set(team, key);
       teams.set(hashKey(key), team);
       return key;
     },

@@ -246,3 +246,41 @@ test("a key that is revoked is nobody's", async () => {
   const reply = await service.call({ path: "/sandboxes", headers: { "x-api-key": key } });
   expect(reply.status).toBe(401);
 });
+
+test("what /mcp keeps for a team goes when another one calls after its last key was revoked", async () => {
+  const { store, ports } = service.embedded;
+  const make = (team: string) => createKey(store, createSystemClock(), { name: "x", team });
+  const post = async (
+    key: string,
+    body: object,
+    headers: Readonly<Record<string, string>> = {},
+  ) => {
+    const reply = await request(`http://127.0.0.1:${ports[0]}/mcp`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${key}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        ...headers,
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...body }),
+    });
+    await reply.body.dump();
+    return { status: reply.statusCode, session: String(reply.headers["mcp-session-id"]) };
+  };
+  const params = {
+    protocolVersion: "2025-06-18",
+    capabilities: {},
+    clientInfo: { name: "host", version: "1.0.0" },
+  };
+  const open = (key: string) => post(key, { method: "initialize", params });
+  const { key, record } = make("leaving");
+  const { session } = await open(key);
+  const ping = () => post(key, { method: "ping" }, { "mcp-session-id": session });
+  await open(make("staying").key);
+  expect(await ping()).toMatchObject({ status: 200 });
+  store.keys.remove(record.keyId);
+  await open(make("coming").key);
+  store.keys.add(record);
+  expect(await ping()).toMatchObject({ status: 404 });
+});
