@@ -26,6 +26,12 @@ const MEMORY = ":memory:";
 const BUSY_PAUSE_MS = 10;
 
 /**
+ * What stays of a write-ahead log that was written back. It is as large as the largest transaction, or
+ * as what was written while another program read the database: a backup can take hours.
+ */
+const MAX_IDLE_WAL_BYTES = 16 * 1024 * 1024;
+
+/**
  * Opens or creates the database at `path` and its log file beside it; ":memory:" keeps both in
  * memory.
  * @throws SandboxError failed_precondition when a newer program has written it, unavailable when
@@ -74,6 +80,7 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
     enterWal(database);
     database.exec(
       `PRAGMA synchronous = ${options.synchronous};
+       PRAGMA journal_size_limit = ${MAX_IDLE_WAL_BYTES};
        PRAGMA foreign_keys = ON;
        PRAGMA trusted_schema = OFF;`,
     );

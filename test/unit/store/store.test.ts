@@ -1,6 +1,6 @@
 /** The store on SQLite. */
 
-import { readdir } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
@@ -20,6 +20,30 @@ test("several processes may have the file open", async () => {
   using second = openStore({ path });
   first.sandboxes.put(SANDBOX);
   expect(second.sandboxes.get("ia")).toEqual(SANDBOX);
+});
+
+test("a write-ahead log that grew beside a reader is cut once the reader has gone", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  using store = openStore({ path });
+  const lines = Array.from({ length: 1_000 }, () => ({ atMs: 1, line: "x".repeat(2_000) }));
+  const write = (times: number) => {
+    for (let time = 0; time < times; time += 1) {
+      store.logs.append({ sandboxId: `i${time % 3}`, team: "local" }, lines);
+    }
+  };
+  const sizeMib = async () => (await stat(`${path}-logs-wal`)).size / 1024 ** 2;
+  {
+    using reader = new DatabaseSync(`${path}-logs`, { readOnly: true });
+    reader.exec("BEGIN");
+    reader.prepare("SELECT count(*) FROM lines").get();
+    write(15);
+    expect(await sizeMib()).toBeGreaterThan(25);
+    reader.exec("COMMIT");
+  }
+  // Written back by the first, begun anew by the second.
+  write(2);
+  expect(await sizeMib()).toBeLessThan(17);
 });
 
 test.for(["state.db", "state.db-logs"])(
