@@ -5,6 +5,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
@@ -143,6 +144,13 @@ test("doctor finds a machine not usable whose services refuse the configuration"
     69,
     expect.stringMatching(/^missing {2}sandbox: --egress \/nonexistent\/netns: .*\nnot usable\n$/m),
   ]);
+});
+
+test("doctor finds a machine usable in a home that is not there yet", async () => {
+  await using folder = await makeTempFolder();
+  await using program = startProgram(["doctor", "--home", join(folder.path, "a/new")]);
+  const output = text(program.stdout);
+  expect([await program.exited(), await output]).toEqual([0, expect.stringMatching(/^usable: /m)]);
 });
 
 test("a key that cannot be shown is not made", async () => {

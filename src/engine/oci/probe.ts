@@ -7,6 +7,7 @@ import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { diskFullError, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
+import { makeFolders } from "../../common/make-folders.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon } from "../daemon/daemon.ts";
@@ -162,6 +163,8 @@ async function tryRuntime(
   const version = await readVersion(runtime);
   const name = `runtime ${runtime}`;
   try {
+    // A doctor may be the first to use it.
+    makeFolders(options.home, 0o700);
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { perlDirectory } = options.daemon;
     const usesDelegation = cgroups.delegation !== undefined;
