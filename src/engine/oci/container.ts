@@ -1,6 +1,6 @@
 /** One container as its user sees it; everything it needs to know is in its folder. */
 
-import { renameSync, statfsSync, watch, writeFileSync, type FSWatcher } from "node:fs";
+import { renameSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
@@ -17,6 +17,7 @@ import { createRuns, type RunParts } from "./container-runs.ts";
 import type { Cgroup } from "./process-group.ts";
 import { DEADLINE_NAME, removeContainer } from "./remove-container.ts";
 import { savedMemoryOf } from "./saved-memory.ts";
+import { watchGroup } from "./watch-group.ts";
 
 /** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
 const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
@@ -133,7 +134,9 @@ function watchLife(
   onEnd: (exit: ContainerExit) => void,
 ): Disposable {
   let isOver = false;
-  const watcher = watchEvents(cgroup, () => check());
+  const { unified } = cgroup;
+  const events = unified === undefined ? undefined : join(unified, "cgroup.events");
+  const watcher = events === undefined ? undefined : watchGroup(events, () => check());
   const gofer = record.level === "gvisor" ? findGofer(cgroup) : undefined;
   const isTold = watcher !== undefined && gofer === undefined;
   const intervalMs = isTold ? WATCH_INTERVAL_MS.told : WATCH_INTERVAL_MS.untold;
@@ -160,12 +163,4 @@ function watchLife(
 
 function isAlive({ pid, startTicks }: Pick<ContainerRecord, "pid" | "startTicks">): boolean {
   return readStartTicks(pid) === startTicks;
-}
-
-function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefined {
-  if (cgroup.unified === undefined) return undefined;
-  const watcher = watch(join(cgroup.unified, "cgroup.events"), { persistent: false }, onChange);
-  // The folder goes with the container; a watch that fails otherwise leaves the timer.
-  watcher.on("error", () => watcher.close());
-  return watcher;
 }
