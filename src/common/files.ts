@@ -1,6 +1,6 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
-import { readFileSync } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { lstat, open, readdir, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isCode } from "./errors.ts";
@@ -74,6 +74,16 @@ export async function syncFolder(directory: string | Buffer): Promise<void> {
     await folder.sync();
   } finally {
     await folder.close();
+  }
+}
+
+/** Whether it is there and this process may change it; what is mounted read-only it may not. */
+export function canWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -3,9 +3,9 @@
  * limits; without root we do, where a part of the tree is delegated to the user.
  */
 
-import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { readKernelFile } from "../../common/files.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { canWrite, readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { readMounts, type MountEntry } from "../host/mount-table.ts";
 import { makeGroupFolder, openFolders } from "./cgroup-folders.ts";
@@ -34,14 +34,26 @@ export interface CgroupHost {
 export async function readCgroupHost(delegation?: Delegation): Promise<CgroupHost> {
   if (isRootless()) return { unified: undefined, legacy: [], hasSwapLimit: false, delegation };
   const mounts = await readMounts();
-  // One that another mount covers is in the table and cannot be reached.
+  // One that another mount covers is in the table and cannot be reached; containers see it read-only.
   const trees = locateCgroups(
-    mounts.filter(({ type, target }) => type.startsWith("cgroup") && existsSync(target)),
+    mounts.filter(({ type, target }) => type.startsWith("cgroup") && canWrite(target)),
   );
   const memory = trees.legacy.find(({ controllers }) => controllers.includes("memory"));
   const swapFile = join(memory?.path ?? "", "memory.memsw.limit_in_bytes");
   const hasSwapLimit = memory === undefined || readKernelFile(swapFile) !== undefined;
   return { ...trees, hasSwapLimit };
+}
+
+/**
+ * The same for a new container: trees can be unmounted, or become read-only, while a service runs.
+ * @throws SandboxError unavailable for root without any: nothing would limit the container.
+ */
+export async function requireCgroups(delegation?: Delegation): Promise<CgroupHost> {
+  const host = await readCgroupHost(delegation);
+  if (isRootless() || hasCgroups(host)) return host;
+  throw new SandboxError("unavailable", "no cgroup tree of this machine takes limits", {
+    hint: "run `sandbox-mcp doctor` on the machine of the service",
+  });
 }
 
 /** Finds the trees among the mounts. */

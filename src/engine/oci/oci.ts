@@ -19,7 +19,7 @@ import { makeLayer } from "../storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
-import { openCgroup, readCgroupHost } from "./cgroups.ts";
+import { openCgroup, readCgroupHost, requireCgroups } from "./cgroups.ts";
 import {
   isDiskLost,
   readRecord,
@@ -78,7 +78,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     }
     const [daemon, cgroups, { outside }, disksFolder] = await Promise.all([
       prepareDaemon(options.home, options.daemon),
-      readCgroupHost(choice.usesDelegation ? findDelegation() : undefined),
+      requireCgroups(choice.usesDelegation ? findDelegation() : undefined),
       support(),
       findDisksFolder(options.home),
     ]);

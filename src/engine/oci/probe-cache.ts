@@ -8,12 +8,14 @@ import { rm } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
-import { draftOf, writeWhole } from "../../common/files.ts";
+import { canWrite, draftOf, writeWhole } from "../../common/files.ts";
+import { isRootless } from "../../common/privilege.ts";
 import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { hasRunDirectory } from "../host/id-ranges.ts";
+import { parseMounts } from "../host/mount-table.ts";
 import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { findDelegation } from "./delegation.ts";
 import type { RuntimeChoice } from "./launch-context.ts";
@@ -36,7 +38,7 @@ export interface ProbeResult {
 }
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 8;
+const PROBE_VERSION = 9;
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
 /** Each runtime that is asked for has a file, so that none voids another's. */
@@ -91,7 +93,19 @@ export function probeKey(
   const asked = { home, runtime, namespaceFault, requireLevel, delegation };
   const hard = readOpenFiles();
   const files = Object.values(MIN_OPEN_FILES).map((count) => isEnough(hard, count));
-  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs, files]);
+  const trees = isRootless() ? [] : cgroupTrees(readFileSync("/proc/self/mountinfo", "utf8"));
+  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs, files, trees]);
+}
+
+/**
+ * The cgroup trees that take orders, by their places. Another process of the home, as in a container
+ * with the home as its volume, may see others: without any, its sandboxes would have no limits.
+ */
+export function cgroupTrees(mountTable: string): string[] {
+  // Of a machine with thousands of mounts the few that count.
+  const lines = mountTable.split("\n").filter((line) => line.includes(" - cgroup"));
+  const mounts = parseMounts(lines.join("\n")).filter(({ target }) => canWrite(target));
+  return mounts.map(({ type, target, options }) => [type, target, ...options].join(" ")).toSorted();
 }
 
 /** What a probe with these options would find without trying anything; undefined if it would try. */

@@ -122,6 +122,9 @@ export function checkOpenFiles(limits?: string): EngineCheck {
   return check("open files", `at most ${hard}`, holds || remedy);
 }
 
+/** What a container needs whose own rules refuse what sandboxes are made of. */
+const RIGHTS_REMEDY = "in a container, start that with --privileged";
+
 /** Root, or root in a namespace of its own: then what is lost is named. */
 function checkPrivilege(cgroups: CgroupHost, fault = "no user namespace"): EngineCheck {
   const name = "root";
@@ -161,11 +164,14 @@ function checkCgroups(host: CgroupHost): EngineCheck {
   const isOrdinary = readPrivilege() === "namespace";
   const detail = describeCgroups(host);
   if (!isOrdinary) {
-    return check("cgroups", detail, hasCgroups(host) || "mount -t cgroup2 none /sys/fs/cgroup");
+    return check("cgroups", detail, hasCgroups(host) || CGROUPS_REMEDY);
   }
   if (host.delegation !== undefined) return check("cgroups", detail, true);
   return { name: "cgroups", outcome: "warning", detail, remedy: DELEGATION_REMEDY };
 }
+
+/** A container sees those of its machine read-only. */
+const CGROUPS_REMEDY = `mount -t cgroup2 none /sys/fs/cgroup; ${RIGHTS_REMEDY}`;
 
 /** Started from a terminal, a program is in a cgroup of root's; so it is in one of the user. */
 const DELEGATION_REMEDY =
@@ -177,6 +183,6 @@ function describeCgroups(host: CgroupHost): string {
     return `delegated, limits hold: ${names.join(", ")}`;
   }
   if (isHybrid(host)) return "hybrid";
-  if (!hasCgroups(host)) return isRootless() ? "none delegated to this user" : "none";
+  if (!hasCgroups(host)) return isRootless() ? "none delegated to this user" : "none writable";
   return host.unified === undefined ? "version 1" : "version 2";
 }

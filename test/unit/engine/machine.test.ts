@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
+import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
 import { checkOpenFiles } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 
@@ -42,6 +43,19 @@ describe("cgroup trees", () => {
       : [];
     expect(trees).toEqual({ unified, legacy });
     expect(isHybrid({ ...trees, hasSwapLimit: true })).toBe(mixed);
+  });
+});
+
+const tree = (path: string, controller: string) =>
+  `25 24 0:22 / ${path} rw,relatime - cgroup cgroup rw,${controller}\n`;
+
+describe("what a remembered probe depends on", () => {
+  test("trees that take orders count, by place and controllers, in any order of mounting", () => {
+    const all = [tree("/tmp", "memory"), tree("/var/tmp", "pids"), tree("/nonexistent", "cpu")];
+    const found = ["cgroup /tmp rw memory", "cgroup /var/tmp rw pids"];
+    expect(cgroupTrees(all.join(""))).toEqual(found);
+    expect(cgroupTrees(all.toReversed().join(""))).toEqual(found);
+    expect(cgroupTrees("26 24 0:23 / /tmp rw - tmpfs tmpfs rw\n")).toEqual([]);
   });
 });
 
