@@ -41,7 +41,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements, HOME_REMEDY } from "./requirements.ts";
+import { checkRequirements, HOME_REMEDY, RIGHTS_REMEDY } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
@@ -58,6 +58,8 @@ const STRONGER =
   "name a stronger runtime, as --runtime runsc for gvisor, or ask for a weaker level with --require-isolation";
 /** Its failure says that a file system cannot be mounted with other ids. */
 const ID_MAP_CALL = "mount_setattr";
+/** What a container's filter of system calls or its lack of rights looks like. */
+const REFUSAL = /operation not permitted|function not implemented/i;
 
 /**
  * Looks at this machine. A success is remembered in the home until the machine, its kernel or the
@@ -144,9 +146,13 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 /** Where no runtime passed, each one's failure is what is missing. */
 function asMissing(check: EngineCheck): EngineCheck {
   if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
-  const isHome = check.detail.includes(ID_MAP_CALL);
-  const remedy = isHome ? HOME_REMEDY : `try another runtime: ${installCommand()}`;
-  return { ...check, outcome: "missing", remedy };
+  return { ...check, outcome: "missing", remedy: failureRemedy(check.detail) };
+}
+
+/** By what the launcher or the runtime said: what all of them are refused is no fault of the runtime. */
+export function failureRemedy(detail: string): string {
+  if (REFUSAL.test(detail)) return RIGHTS_REMEDY;
+  return detail.includes(ID_MAP_CALL) ? HOME_REMEDY : `try another runtime: ${installCommand()}`;
 }
 
 interface Trial {

@@ -1,5 +1,6 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
+import { readFileSync } from "node:fs";
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isCode } from "../../common/errors.ts";
@@ -122,14 +123,25 @@ export function checkOpenFiles(limits?: string): EngineCheck {
   return check("open files", `at most ${hard}`, holds || remedy);
 }
 
+/** Without it root of a container may not mount; by the kernel's number, of the effective ones. */
+const SYS_ADMIN = 21n;
+
 /** What a container needs whose own rules refuse what sandboxes are made of. */
-const RIGHTS_REMEDY = "in a container, start that with --privileged";
+export const RIGHTS_REMEDY = "in a container, start that with --privileged";
+
+export function checkRoot(status: string): EngineCheck {
+  const rights = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  const isWhole = ((rights >> SYS_ADMIN) & 1n) === 1n;
+  return isWhole
+    ? check("root", "user id 0", true)
+    : check("root", "user id 0 without CAP_SYS_ADMIN", RIGHTS_REMEDY);
+}
 
 /** Root, or root in a namespace of its own: then what is lost is named. */
 function checkPrivilege(cgroups: CgroupHost, fault = "no user namespace"): EngineCheck {
   const name = "root";
   const privilege = readPrivilege();
-  if (privilege === "machine") return { name, outcome: "ok", detail: "user id 0" };
+  if (privilege === "machine") return checkRoot(readFileSync("/proc/self/status", "utf8"));
   if (privilege === "namespace") {
     return {
       name,

@@ -5,7 +5,8 @@ import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
 import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
-import { checkOpenFiles } from "../../../src/engine/oci/requirements.ts";
+import { failureRemedy } from "../../../src/engine/oci/probe.ts";
+import { checkOpenFiles, checkRoot } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 
 describe("the mount table", () => {
@@ -56,6 +57,37 @@ describe("what a remembered probe depends on", () => {
     expect(cgroupTrees(all.join(""))).toEqual(found);
     expect(cgroupTrees(all.toReversed().join(""))).toEqual(found);
     expect(cgroupTrees("26 24 0:23 / /tmp rw - tmpfs tmpfs rw\n")).toEqual([]);
+  });
+});
+
+describe("the rights of root", () => {
+  test.for([
+    { of: "a machine", rights: "000001ffffffffff", outcome: "ok" },
+    { of: "a container of Docker", rights: "00000000a80425fb", outcome: "missing" },
+  ])("of $of: $outcome", ({ rights, outcome }) => {
+    const found = checkRoot(`Name:\tnode\nCapPrm:\t000001ffffffffff\nCapEff:\t${rights}\n`);
+    expect(found).toMatchObject({ name: "root", outcome });
+  });
+});
+
+describe("what helps where no runtime works", () => {
+  test.for([
+    {
+      said: "crun 1.8.1: runtime failed: launcher: mount namespace: Operation not permitted",
+      remedy: /--privileged/,
+    },
+    {
+      said: 'runc 1.1.5: runtime failed: "unable to create session key: operation not permitted"',
+      remedy: /--privileged/,
+    },
+    {
+      said: "crun 1.8.1: runtime failed: launcher: open_tree /home: Function not implemented",
+      remedy: /--privileged/,
+    },
+    { said: "launcher: mount_setattr /home/x/daemon: Invalid argument", remedy: /--home/ },
+    { said: "runtime failed: exit status 1", remedy: /^try another runtime: / },
+  ])("$said", ({ said, remedy }) => {
+    expect(failureRemedy(said)).toMatch(remedy);
   });
 });
 
