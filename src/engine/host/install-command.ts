@@ -4,17 +4,20 @@ import { isRootless } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
 
 /** By their Debian names; what is there already stays as it is. */
-const DEBIAN =
-  "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs xfsprogs perl-base " +
+const PACKAGES =
+  "runc crun mmdebstrap gpg util-linux e2fsprogs xfsprogs perl-base " +
   "nftables iproute2 skopeo slirp4netns uidmap";
+const DEBIAN = `apt-get update && apt-get install -y ${PACKAGES}`;
 const FEDORA =
   "dnf install -y crun runc perl-interpreter util-linux e2fsprogs xfsprogs nftables iproute shadow-utils " +
   "skopeo slirp4netns";
+/** Of a system with another package manager, whose names for them may differ. */
+const OTHERS = `install, by the names of Debian, what is missing of ${PACKAGES}`;
 
 /** All of them at once, so that a user is not told of one after the other. */
-export function installCommand(): string {
-  const isFedora = findProgram("apt-get") === undefined && findProgram("dnf") !== undefined;
-  return asRoot(isFedora ? FEDORA : DEBIAN);
+export function installCommand(find: typeof findProgram = findProgram): string {
+  if (find("apt-get") !== undefined) return asRoot(DEBIAN);
+  return find("dnf") === undefined ? OTHERS : asRoot(FEDORA);
 }
 
 /** The command as this user can type it. */
