@@ -3,6 +3,7 @@
 import { createService } from "../client/service.ts";
 import { anySignal } from "../common/any-signal.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
+import { toHomeFault } from "../common/home-fault.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
@@ -43,9 +44,11 @@ export async function checkOutside(
   // Without internet access there is nothing to find out.
   if (config.egress === undefined) return [];
   try {
-    return toChecks(await askFromInside(config, log, signal));
-  } catch (error) {
+    const answer = await askFromInside(config, log, signal);
+    return answer === undefined ? [] : toChecks(answer);
+  } catch (thrown) {
     signal.throwIfAborted();
+    const error = toHomeFault(thrown, config.home);
     const detail = errorText(error).slice(0, MAX_OUTPUT_BYTES);
     const hint = error instanceof SandboxError ? error.hint : undefined;
     const remedy = hint ?? "see the checks above";
@@ -61,7 +64,12 @@ export interface Answer {
   readonly text: string;
 }
 
-async function askFromInside(config: Config, log: Logger, stop: AbortSignal): Promise<Answer> {
+/** Undefined for a sandbox without internet access, whose reason the engine's report has. */
+async function askFromInside(
+  config: Config,
+  log: Logger,
+  stop: AbortSignal,
+): Promise<Answer | undefined> {
   await using stack = new AsyncDisposableStack();
   const local = stack.use(
     await startLocal({ ...config, buildsBase: false }, log, {
@@ -77,7 +85,8 @@ async function askFromInside(config: Config, log: Logger, stop: AbortSignal): Pr
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
   const signal = anySignal([stop, signalAfter(LIMIT_MS)]);
   const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
-  const { sandboxID } = await service.control.create(options, signal);
+  const { sandboxID, allowInternetAccess } = await service.control.create(options, signal);
+  if (allowInternetAccess === false) return undefined;
   const sandbox = await service.attach(sandboxID, signal);
   const request = { cmd: "/bin/bash", args: ["-c", SCRIPT], env: {}, hasStdin: false };
   let text = "";

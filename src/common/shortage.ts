@@ -17,6 +17,10 @@ const SHORTAGES: Readonly<Record<string, Shortage>> = {
     message: "the machine of the service has too many open files",
     hint: "end programs there, or raise fs.file-max",
   },
+  EFBIG: {
+    message: "a file is larger than the service may write",
+    hint: "start the service without a limit of file sizes: ulimit -f unlimited, LimitFSIZE of systemd",
+  },
   ENOMEM: {
     message: "the machine of the service has no memory left for it",
     hint: "kill sandboxes, end programs there, or raise the memory limit of the service",

@@ -279,6 +279,24 @@ test("a limit of open files that is too low, on a machine found fit before", asy
   ]);
 });
 
+test.for([
+  { name: "a limit of file sizes", script: "ulimit -f 100", says: /ulimit -f unlimited/ },
+  {
+    name: "a disk without inodes",
+    script: 'mount -t tmpfs -o nr_inodes=100 none "$place"',
+    says: /no space left(?:: | → )delete /,
+  },
+])("doctor tells of $name, and what to do", async ({ script, says }) => {
+  await using folder = await makeTempFolder();
+  const line = `place=$1 && shift && ${script} && exec "$@"`;
+  const inside = ["-m", "--propagation", "private", "sh", "-c", line, "sh", folder.path];
+  const doctor = [process.execPath, PROGRAM, "doctor", "--home", folder.path];
+  const env = { PATH: process.env["PATH"], SANDBOX_MCP_LOG_LEVEL: "silent" };
+  const said = spawnSync("unshare", [...inside, ...doctor], { encoding: "utf8", env });
+  expect(said.stdout + said.stderr).toMatch(says);
+  expect(said.stdout + said.stderr).not.toMatch(/try another runtime|see the checks above/);
+});
+
 test("a log file that is a pipe without a reader", async () => {
   await using folder = await makeTempFolder();
   const pipe = join(folder.path, "pipe");

@@ -153,6 +153,18 @@ test("doctor finds a machine usable in a home that is not there yet", async () =
   expect([await program.exited(), await output]).toEqual([0, expect.stringMatching(/^usable: /m)]);
 });
 
+test("doctor does not ask for names where no sandbox has a way out", async () => {
+  await using folder = await makeTempFolder();
+  const words = ["--net", process.execPath, PROGRAM, "doctor", "--home", folder.path];
+  const env = { PATH: process.env["PATH"], SANDBOX_MCP_LOG_LEVEL: "silent" };
+  const { status, stdout } = spawnSync("unshare", words, { encoding: "utf8", env });
+  expect([status, stdout]).toEqual([
+    0,
+    expect.stringMatching(/^warning {2}internet: .* loopback alone: no default route$/m),
+  ]);
+  expect(stdout).not.toContain("sandbox: ");
+});
+
 test("a key that cannot be shown is not made", async () => {
   await using folder = await makeTempFolder();
   const run = (script: string) =>

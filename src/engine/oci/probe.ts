@@ -9,6 +9,7 @@ import { diskFullError, errorText, isCode, SandboxError } from "../../common/err
 import { signalAfter } from "../../common/late-signal.ts";
 import { makeFolders } from "../../common/make-folders.ts";
 import { isRootless } from "../../common/privilege.ts";
+import { shortageOf } from "../../common/shortage.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon } from "../daemon/daemon.ts";
 import {
@@ -146,7 +147,7 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 /** Where no runtime passed, each one's failure is what is missing. */
 function asMissing(check: EngineCheck): EngineCheck {
   if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
-  return { ...check, outcome: "missing", remedy: failureRemedy(check.detail) };
+  return { ...check, outcome: "missing", remedy: check.remedy ?? failureRemedy(check.detail) };
 }
 
 /** By what the launcher or the runtime said: what all of them are refused is no fault of the runtime. */
@@ -209,8 +210,14 @@ async function tryRuntime(
     if (isCode(error, "ENOSPC") || (await isFull(options.home))) {
       throw diskFullError(`disk of ${options.home}`, error);
     }
-    const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
-    return { choice: undefined, version, check: { name, outcome: "warning", detail } };
+    const remedy = shortageOf(error)?.hint;
+    const check: EngineCheck = {
+      name,
+      outcome: "warning",
+      detail: `${version}: ${quoteUntrusted(errorText(error))}`,
+      ...(remedy !== undefined && { remedy }),
+    };
+    return { choice: undefined, version, check };
   }
 }
 

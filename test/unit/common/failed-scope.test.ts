@@ -39,6 +39,15 @@ test("its code is found, also below a cause", async () => {
   expect(shortageOf(thrown)?.message).toContain("open files");
 });
 
+test("a limit of file sizes is a shortage, told with what sets it", async () => {
+  const fault = Object.assign(new Error("file too large, copyfile"), { code: "EFBIG" });
+  expect(toSandboxError(await thrownBy(fault, 1), "daemon")).toMatchObject({
+    code: "unavailable",
+    message: "daemon: a file is larger than the service may write",
+    hint: expect.stringContaining("ulimit -f"),
+  });
+});
+
 test("a log line has both failures, and all of several", async () => {
   const thrown = await thrownBy(new Error("first"), 1);
   const both = describeError(thrown).causes ?? [];
