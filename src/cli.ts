@@ -11,7 +11,7 @@ import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { toHomeFault } from "./common/home-fault.ts";
 import { checkHome, missingHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
-import { watchOutput } from "./common/output-faults.ts";
+import { boundLastErrors, watchOutput } from "./common/output-faults.ts";
 import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
 import { loadProcessConfig, type Config, type LoadedConfig } from "./config.ts";
 
@@ -51,6 +51,7 @@ export async function runProgram(): Promise<number> {
   });
   process.on("uncaughtException", endUncaught);
   const code = await runWords();
+  boundLastErrors(process);
   return outputFault === undefined ? code : EXIT_OUTPUT;
 }
 

@@ -27,6 +27,22 @@ export function watchOutput({ stdout, stderr }: Streams, onFault: (text: string)
   stderr.on("error", () => undefined);
 }
 
+/** As long as `openNamedPipe` waits. */
+const LAST_ERRORS_MS = 1_000;
+
+/**
+ * The end of a program that is over: a reader of standard error that has stopped would hold it up for
+ * ever. Standard output is waited for.
+ */
+export function boundLastErrors(program: NodeJS.Process): void {
+  const { stdout, stderr } = program;
+  const look = (): void => {
+    if (stderr.writableLength > 0 && stdout.writableLength === 0) program.exit();
+    else setTimeout(look, LAST_ERRORS_MS).unref();
+  };
+  setTimeout(look, LAST_ERRORS_MS).unref();
+}
+
 /** Whether no program or file gets what is written there. Node opens the same device for one that is closed. */
 export function isDiscarded(descriptor: number): boolean {
   try {
