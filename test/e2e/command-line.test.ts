@@ -148,9 +148,11 @@ test("doctor finds a machine not usable whose services refuse the configuration"
 
 test("doctor finds a machine usable in a home that is not there yet", async () => {
   await using folder = await makeTempFolder();
-  await using program = startProgram(["doctor", "--home", join(folder.path, "a/new")]);
+  // crun reads a colon in the path of its log as the end of a kind of log.
+  await using program = startProgram(["doctor", "--home", join(folder.path, "a:b/new")]);
   const output = text(program.stdout);
   expect([await program.exited(), await output]).toEqual([0, expect.stringMatching(/^usable: /m)]);
+  expect(await output).not.toContain("runtime failed");
 });
 
 test("doctor does not ask for names where no sandbox has a way out", async () => {

@@ -90,7 +90,10 @@ export async function runRuntime(
     ["setenv", COPY_FOLDER, join(directory, FOLDER_NAMES.runtime)],
   ];
   const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
-  const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;
+  // From the folder of the container, in which the launcher is: crun reads a colon as the end of a
+  // kind of log.
+  const log = join(FOLDER_NAMES.runtime, "log");
+  const runtime = [context.runtime, "--root", file("state"), "--log", log] as const;
   const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
   const command = launcherCommand(context.perlDirectory, [
     ...steps,
