@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { isCode, SandboxError } from "./errors.ts";
 import { quoteName, quoteUntrusted } from "./untrusted-text.ts";
 
-/** What lies in the home stays within the 4,096 bytes of a path. */
-const MAX_HOME_BYTES = 1024;
+/** SQLite opens no file whose path has more than 512 bytes, those of its journal included. */
+const MAX_HOME_BYTES = 490;
 
 /** No name of theirs passes through apt and its kin. */
 const REFUSED_CHARACTERS = /[\p{Cc}"]/u;

@@ -201,7 +201,7 @@ test.for([
     words: ["serve"],
     below: "y/".repeat(600),
     code: 78,
-    says: /too long.*1024 bytes/,
+    says: /too long.*490 bytes/,
   },
 ])("$name", async ({ words, below = "", code, says }) => {
   const given = words.includes("--home") ? [] : ["--home", join(home, below)];

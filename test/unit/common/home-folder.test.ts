@@ -33,6 +33,18 @@ async function listAll(folder: string): Promise<string[]> {
   return (await Promise.all(modes)).toSorted();
 }
 
+test("the longest path of a home is one in which databases open", async () => {
+  await using folder = await makeTempFolder();
+  const below = (bytes: number) => {
+    const missing = bytes - folder.path.length;
+    return folder.path + "/d".repeat(Math.floor(missing / 2)).padEnd(missing, "d");
+  };
+  const longest = below(490);
+  await openHome(longest);
+  openStore({ path: join(longest, "state.db") })[Symbol.dispose]();
+  await expect(openHome(below(491))).rejects.toThrow("too long");
+});
+
 test.for(["/", "/etc", "/usr", "/proc", "/dev"])("%s is no home", (path) => {
   expect(homeFault(path)).toBe(process.getuid?.() === 0 ? FOREIGN : "belongs to another user");
 });
