@@ -24,6 +24,12 @@ test("steps are done in their order, up to the end that they name", async () => 
   await expect(stat(join(folder.path, "a/never"))).rejects.toMatchObject({ code: "ENOENT" });
 });
 
+test("an empty text is written, as that of a machine without name servers", async () => {
+  await using folder = await makeTempFolder();
+  expect(await launch(["write", "file", "", "exit"], folder.path)).toEqual(silent);
+  expect(await readFile(join(folder.path, "file"), "utf8")).toBe("");
+});
+
 test("words of a program reach it as they are", async () => {
   const words = ["a b", "", "$HOME; exit 3", "--", "'", "é"];
   const { code, stdout } = await launch(["exec", "printf", "[%s]", ...words]);
