@@ -2,7 +2,7 @@
 
 import { execFile, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -153,6 +153,20 @@ test("doctor finds a machine usable in a home that is not there yet", async () =
   const output = text(program.stdout);
   expect([await program.exited(), await output]).toEqual([0, expect.stringMatching(/^usable: /m)]);
   expect(await output).not.toContain("runtime failed");
+});
+
+test("doctor tells of a home that leads nowhere by its path, not by a runtime", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await symlink(join(folder.path, "gone"), home);
+  const said = spawnSync(process.execPath, [PROGRAM, "doctor", "--home", home], {
+    encoding: "utf8",
+  });
+  expect([said.status, said.stdout]).toEqual([
+    69,
+    expect.stringMatching(/^missing {2}home: .*home cannot be made: ENOENT: .* → .*--home$/m),
+  ]);
+  expect(said.stdout).not.toContain("try another runtime");
 });
 
 test("doctor does not ask for names where no sandbox has a way out", async () => {

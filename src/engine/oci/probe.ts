@@ -7,7 +7,6 @@ import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { diskFullError, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
-import { makeFolders } from "../../common/make-folders.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { shortageOf } from "../../common/shortage.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
@@ -42,7 +41,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements, HOME_REMEDY, RIGHTS_REMEDY } from "./requirements.ts";
+import { checkRequirements, HOME_REMEDY, makeHome, RIGHTS_REMEDY } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
@@ -106,6 +105,8 @@ async function tryMachine(
     home: options.home,
   });
   if (checks.some((check) => check.outcome === "missing")) return unusable(checks);
+  const fault = makeHome(options.home);
+  if (fault !== undefined) return unusable([...checks, fault]);
   for (const candidate of candidates) {
     const { choice, check, version } = await tryRuntime(options, candidate, cgroups);
     checks.push(check);
@@ -170,8 +171,6 @@ async function tryRuntime(
   const version = await readVersion(runtime);
   const name = `runtime ${runtime}`;
   try {
-    // A doctor may be the first to use it.
-    makeFolders(options.home, 0o700);
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { perlDirectory } = options.daemon;
     const usesDelegation = cgroups.delegation !== undefined;

@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { isCode } from "../../common/errors.ts";
+import { errorText, isCode } from "../../common/errors.ts";
+import { makeFolders } from "../../common/make-folders.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
@@ -77,13 +78,22 @@ function runtimeRemedy(wanted: string): string {
  * ordinary user's sandboxes all have the same ids.
  */
 export async function checkHome(home: string): Promise<EngineCheck> {
-  if (!(await isWritable(home))) {
-    const remedy = "make it writable, or use another folder with --home";
-    return check("home", `${home} cannot be written to`, remedy);
-  }
+  if (!(await isWritable(home))) return check("home", `${home} cannot be written to`, UNWRITABLE);
   if (isRootless() || !isOnOverlay(home)) return check("home", home, true);
   const detail = `${home}: an overlay cannot be mounted with the ids of sandboxes`;
   return check("home", detail, HOME_REMEDY);
+}
+
+const UNWRITABLE = "make it writable, or use another folder with --home";
+
+/** Makes the home where a doctor is the first to use it; what is in its way is a check that fails. */
+export function makeHome(home: string): EngineCheck | undefined {
+  try {
+    makeFolders(home, 0o700);
+    return undefined;
+  } catch (error) {
+    return check("home", `${home} cannot be made: ${errorText(error)}`, UNWRITABLE);
+  }
 }
 
 /** Where all services of the machine claim numbers. */
