@@ -58,8 +58,8 @@ const STRONGER =
   "name a stronger runtime, as --runtime runsc for gvisor, or ask for a weaker level with --require-isolation";
 /** Its failure says that a file system cannot be mounted with other ids. */
 const ID_MAP_CALL = "mount_setattr";
-/** What a container's filter of system calls or its lack of rights looks like. */
-const REFUSAL = /operation not permitted|function not implemented/i;
+/** What a container's filter of system calls, its lack of rights or its own `/proc/sys` looks like. */
+const REFUSAL = /operation not permitted|function not implemented|read-only file system/i;
 
 /**
  * Looks at this machine. A success is remembered in the home until the machine, its kernel or the

@@ -84,6 +84,10 @@ describe("what helps where no runtime works", () => {
       said: "crun 1.8.1: runtime failed: launcher: open_tree /home: Function not implemented",
       remedy: /--privileged/,
     },
+    {
+      said: 'crun: runtime failed: "open /proc/sys/net/ipv4/port: Read-only file system"',
+      remedy: /--privileged/,
+    },
     { said: "launcher: mount_setattr /home/x/daemon: Invalid argument", remedy: /--home/ },
     { said: "runtime failed: exit status 1", remedy: /^try another runtime: / },
   ])("$said", ({ said, remedy }) => {
