@@ -24,7 +24,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
       // A process and all imports for each file would take half of the processors' time.
       isolate: false,
       // A machine under load is slow, not wrong: what is waited for has time to come.
-      expect: { poll: { timeout: 10_000 } },
+      expect: { poll: { timeout: 20_000 } },
     },
   };
 }
@@ -110,9 +110,9 @@ export default defineConfig({
   test: {
     globalSetup: ["test/support/run-folder.ts"],
     projects: [
-      level({ name: "unit", testTimeout: 10_000 }),
-      level({ name: "contract", testTimeout: 20_000 }),
-      level({ name: "integration", testTimeout: 30_000 }),
+      level({ name: "unit", testTimeout: 30_000 }),
+      level({ name: "contract", testTimeout: 30_000 }),
+      level({ name: "integration", testTimeout: 60_000 }),
       ...levelOfServices({ name: "e2e", testTimeout: 120_000 }),
       ...(process.env["SECURITY_RUN"] === "whole" ? wholeSecurity() : levelOfServices(SECURITY)),
     ],
