@@ -57,7 +57,7 @@ export async function evictSteps(context: Services & Folders): Promise<void> {
 export function forgetOldSteps(store: Store, nowMs: number): string[] {
   return store.transaction(() => {
     const steps = store.builds
-      .all()
+      .withoutTemplate()
       .filter(
         ({ templateId, status }) => templateId.startsWith(TEMPLATE_PREFIX) && status === "ready",
       )

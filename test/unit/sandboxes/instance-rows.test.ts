@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { forgetForkBuilds } from "../../../src/sandboxes/builds.ts";
 import { forgetUnfinished, ownersOf } from "../../../src/sandboxes/instance-rows.ts";
 import { newTemplate } from "../../../src/sandboxes/new-template.ts";
+import { forgetOldSteps } from "../../../src/sandboxes/template-builds/cache.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { READY_BUILD } from "../../support/build-record.ts";
 
@@ -19,11 +20,16 @@ test("what dead instances left is found without reading the records of snapshots
   const building = { buildId: "begun", templateId, owner: "gone", status: "building" } as const;
   store.builds.put({ ...READY_BUILD, ...building });
   expect(ownersOf(store)).toEqual(new Set(["gone"]));
-  const left = () => ["own-fork", "fork", "begun"].filter((id) => store.builds.get(id));
+  const left = () => ["own-fork", "fork", "begun", "step"].filter((id) => store.builds.get(id));
   forgetUnfinished(store, READY_BUILD.owner);
   expect(left()).toEqual(["fork", "begun"]);
   forgetForkBuilds(store, LONG_AFTER_MS);
   expect(left()).toEqual(["begun"]);
   forgetUnfinished(store, "gone");
+  expect(left()).toEqual([]);
+  store.builds.put({ ...READY_BUILD, buildId: "step", templateId: "cache:local" });
+  expect(forgetOldSteps(store, 0)).toEqual([]);
+  expect(left()).toEqual(["step"]);
+  forgetOldSteps(store, 30 * 24 * LONG_AFTER_MS);
   expect(left()).toEqual([]);
 });
