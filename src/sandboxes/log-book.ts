@@ -1,5 +1,6 @@
 /** The log of every sandbox: the service's own lines and the daemon's, in one order. */
 
+import { setImmediate } from "node:timers/promises";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
@@ -14,6 +15,8 @@ import { createLogPaces, type LogPace } from "./log-pace.ts";
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
 const FORGET_INTERVAL_MS = 3_600_000;
+/** Lines that are forgotten in one turn of the event loop, which takes milliseconds. */
+const FORGOTTEN_LINES = 2_000;
 
 /** Memory that one read may take; readers page by time. */
 export const MAX_READ_LINES = 10_000;
@@ -84,11 +87,19 @@ export function startLogBook(options: {
     throw new SandboxError("not_found", sandboxMissing(owner.sandboxId));
   }
 
-  function forget(): void {
-    store.logs.forgetBefore(clock.now() - RETENTION_MS);
+  const end = new AbortController();
+  /** After a week in which no service ran, all lines may be too old. */
+  async function forget(): Promise<void> {
+    try {
+      const beforeMs = clock.now() - RETENTION_MS;
+      while (!end.signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
+        await setImmediate();
+    } catch (error) {
+      options.log.error({ op: "logs.forget", err: error }, "old log lines stay");
+    }
   }
-  forget();
-  const forgetTimer = setInterval(forget, FORGET_INTERVAL_MS).unref();
+  void forget();
+  const forgetTimer = setInterval(() => void forget(), FORGET_INTERVAL_MS).unref();
 
   return {
     openPace: () => paces.open(),
@@ -121,6 +132,7 @@ export function startLogBook(options: {
     },
     requireKnown,
     [Symbol.dispose]() {
+      end.abort();
       clearInterval(forgetTimer);
       batch.flush();
     },

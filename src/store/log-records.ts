@@ -45,6 +45,9 @@ export interface LogTable {
   read(filter: LogFilter): LogLine[];
   /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
   has(owner: LogOwner): boolean;
-  /** Forgets every sandbox whose last line is older. */
-  forgetBefore(atMs: number): void;
+  /**
+   * Forgets every sandbox whose last line is older; of lines so many at a time. Returns whether some
+   * are left.
+   */
+  forgetBefore(atMs: number, mostLines: number): boolean;
 }

@@ -115,13 +115,16 @@ function openRead(database: DatabaseSync): LogTable["read"] {
 function openForget(database: DatabaseSync): LogTable["forgetBefore"] {
   const eraseLines = prepare(
     database,
-    "DELETE FROM lines WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?)",
+    `DELETE FROM lines WHERE line_id IN (
+       SELECT line_id FROM lines
+       WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?) LIMIT ?
+     )`,
   );
   const eraseBooks = prepare(database, "DELETE FROM books WHERE written_at_ms < ?");
-  return (atMs) => {
+  return (atMs, mostLines) =>
     inTransaction(database, () => {
-      eraseLines.run(atMs);
+      if (eraseLines.run(atMs, mostLines) === mostLines) return true;
       eraseBooks.run(atMs);
+      return false;
     });
-  };
 }

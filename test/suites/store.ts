@@ -198,7 +198,7 @@ function describeLogs(open: () => Store): void {
     expect(read(0, 10)).toEqual(["first", "second", "third"]);
     expect(read(20, 1)).toEqual(["second"]);
     expect(read(0, 0)).toEqual([]);
-    store.logs.forgetBefore(10);
+    expect(store.logs.forgetBefore(10, 100)).toBe(false);
     const has = (sandboxId: string, team: string) => store.logs.has({ sandboxId, team });
     expect([has("ia", "local"), has("ia", "other"), has("ib", "local")]).toEqual([
       true,

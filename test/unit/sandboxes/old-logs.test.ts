@@ -1,0 +1,30 @@
+import { setImmediate } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startLogBook } from "../../../src/sandboxes/log-book.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
+
+const SANDBOXES = 10;
+const LINES = 1_000;
+const MONTH_MS = 30 * 86_400_000;
+
+test("a service that starts goes on while it forgets many old lines", async () => {
+  using store = openStore({ path: ":memory:" });
+  const clock = createFakeClock();
+  const atMs = clock.now();
+  await clock.advance(MONTH_MS);
+  const ids = Array.from({ length: SANDBOXES }, (_, index) => `i${index}`);
+  for (const sandboxId of ids) {
+    const lines = Array.from({ length: LINES }, () => ({ atMs, line: '{"message":"old"}' }));
+    store.logs.append({ sandboxId, team: "local" }, lines);
+  }
+  store.logs.append({ sandboxId: "new", team: "local" }, [{ atMs: clock.now(), line: "{}" }]);
+  const known = () => ids.filter((sandboxId) => store.logs.has({ sandboxId, team: "local" }));
+  using book = startLogBook({ store, clock, log: createSilentLog() });
+  let turns = 0;
+  for (; known().length > 0 && turns < 100; turns += 1) await setImmediate();
+  expect(turns).toBeGreaterThan(2);
+  expect(known()).toEqual([]);
+  expect(book.read({ sandboxId: "new", team: "local", limit: 10 })).toHaveLength(1);
+});
