@@ -71,7 +71,7 @@ export function defaultHome(environment: Readonly<Record<string, string | undefi
 }
 
 function ownFolder(named: string | undefined): string {
-  if (named !== undefined && named !== "") return named;
+  if (named !== undefined && isAbsolute(named)) return named;
   try {
     return userInfo().homedir;
   } catch {

@@ -35,6 +35,7 @@ const REPORT = `
 
 test.for([
   { named: "", data: "", home: "/.local/share/sandbox-mcp" },
+  { named: "given", data: "", home: "/.local/share/sandbox-mcp" },
   { named: "/given", data: "", home: "/given/.local/share/sandbox-mcp" },
   { named: "/given", data: "/data", home: "/data/sandbox-mcp" },
   // To be ignored, as the specification of the variable says.
