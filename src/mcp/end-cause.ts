@@ -36,10 +36,12 @@ export async function findEndCause(
     return records.map((record) => causeOf(record, search)).find(Boolean);
   };
   try {
-    for (let looks = 1; looks <= LOOKS; looks += 1) {
-      const cause = (await look(STOPPED)) ?? (await look(KILLING));
+    const early = (await look(STOPPED)) ?? (await look(KILLING));
+    if (early !== undefined) return early;
+    for (let looks = 1; looks < LOOKS; looks += 1) {
+      await delay(LOOK_EVERY_MS, undefined, { signal });
+      const cause = await look(STOPPED);
       if (cause !== undefined) return cause;
-      if (looks < LOOKS) await delay(LOOK_EVERY_MS, undefined, { signal });
     }
   } catch {
     // It has no such log, or no longer.
