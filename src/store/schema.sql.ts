@@ -84,8 +84,11 @@ export const STATE_STEPS: readonly string[] = [
   `,
   // Lists of snapshots are read in pages, by time or of one sandbox.
   `
-  CREATE INDEX builds_by_time ON builds (record ->> 'createdAtMs' DESC, template_id);
+  CREATE INDEX builds_by_time ON builds
+    (record ->> 'createdAtMs' DESC, template_id, status, build_id);
   CREATE INDEX builds_by_source ON builds (record ->> 'sourceSandboxId');
+  CREATE INDEX templates_by_team ON templates
+    (coalesce(record ->> 'team', 'local'), record ->> 'kind', template_id);
   `,
 ];
 

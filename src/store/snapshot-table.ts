@@ -11,9 +11,11 @@ const CREATED = "build.record ->> 'createdAtMs'";
 const NEWEST = `
   SELECT template.template_id AS template_id, template.name AS name,
     build.build_id AS build_id, ${CREATED} AS created_at_ms
-  FROM builds AS build INDEXED BY builds_by_time CROSS JOIN templates AS template USING (template_id)
-  WHERE build.status = 'ready' AND template.record ->> 'kind' = 'snapshot'
+  FROM builds AS build INDEXED BY builds_by_time
+    CROSS JOIN templates AS template INDEXED BY templates_by_team
+  WHERE build.status = 'ready' AND template.template_id = build.template_id
     AND coalesce(template.record ->> 'team', '${DEFAULT_TEAM}') = ?1
+    AND template.record ->> 'kind' = 'snapshot'
     AND EXISTS (
       SELECT 1 FROM tags
       WHERE tags.build_id = build.build_id AND tags.template_id = template.template_id
