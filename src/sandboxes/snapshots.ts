@@ -18,6 +18,8 @@ import {
   type Position,
 } from "./paging.ts";
 import { changeState, findEntry } from "./registry.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import { removeOldBuilds } from "./template-builds/team-limits.ts";
 import { requireTagPlace } from "./template-tags.ts";
 
 export interface Snapshot {
@@ -79,7 +81,19 @@ export async function createSnapshot(
   });
   await step("snapshot.committed");
   context.log.info({ op: "sandbox.snapshot", sandboxId, outcome: "ok" }, "sandbox.snapshot ok");
+  await removeReplaced(context, parsed);
   return promise;
+}
+
+/** Without its tag one that another of the same name replaced is of no use to a client. */
+async function removeReplaced(
+  context: Services & Tenant & Folders,
+  name: SnapshotName,
+): Promise<void> {
+  const { templateId } = ownTemplate(context, name) ?? {};
+  if (templateId === undefined) return;
+  const remove = async () => removeOldBuilds(context, templateId);
+  await cleanUpOrRetry(context, `old builds of ${templateId}`, remove);
 }
 
 async function take(

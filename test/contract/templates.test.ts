@@ -171,3 +171,11 @@ test("of mcp the names of the servers stand in the log, and nothing that they ar
   expect(text).toContain(String.raw`\"mcp_servers\":\"browser,a,b\"`);
   expect(text).not.toContain("secret-1");
 });
+
+test("of builds that newer snapshots of the same name replaced the newest fifty are kept", async () => {
+  const { sandboxes, store } = service.embedded;
+  for (let count = 0; count < 53; count += 1) await sandboxes.snapshot(sandboxId, "again");
+  const templateId = store.templates.getByName("local/again")?.templateId ?? "";
+  expect(store.builds.ofTemplate(templateId)).toHaveLength(51);
+  expect((await send("DELETE", "/templates/again")).status).toBe(204);
+});
