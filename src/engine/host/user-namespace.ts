@@ -43,14 +43,16 @@ async function planNamespace(home: string): Promise<Plan | string> {
   if (newuidmap === undefined || newgidmap === undefined) {
     return `no newuidmap and newgidmap: ${installCommand()}`;
   }
-  const { uid, gid, username } = ownAccount();
-  const users = findRange(await readText("/etc/subuid"), [username, String(uid)]);
-  const groups = findRange(await readText("/etc/subgid"), [username, String(uid)]);
+  if (mayNotGain(await readText("/proc/self/status"))) {
+    return "newuidmap has no rights here: start this program without no_new_privs, as NoNewPrivileges of systemd sets it";
+  }
+  const account = ownAccount();
+  const { uid, gid, username } = account;
+  const texts = [await readText("/etc/subuid"), await readText("/etc/subgid")] as const;
+  const [users, groups] = texts.map((text) => findRange(text, [username, String(uid)]));
   if (users === undefined || groups === undefined) {
-    return (
-      `no range of ${ID_RANGE} ids for this user in /etc/subuid and /etc/subgid: ` +
-      `sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ${username}`
-    );
+    const first = findFree(texts.join("\n"));
+    return `no range of ${ID_RANGE} ids for this user in /etc/subuid and /etc/subgid: ${rangeCommand(account, first)}`;
   }
   return {
     perl,
@@ -67,8 +69,38 @@ function ownAccount() {
     return userInfo();
   } catch {
     const uid = process.getuid?.() ?? 0;
-    return { uid, gid: process.getgid?.() ?? 0, username: String(uid) };
+    return { uid, gid: process.getgid?.() ?? 0, username: String(uid), isUnknown: true };
   }
+}
+
+/** Set-id programs give nothing to such a process and to those that it starts. */
+export function mayNotGain(status: string): boolean {
+  return /^NoNewPrivs:\s*1$/m.test(status);
+}
+
+/** What gives a user the range from this id on; usermod knows accounts alone. */
+function rangeCommand(
+  { uid, username, isUnknown = false }: { uid: number; username: string; isUnknown?: boolean },
+  first: number,
+): string {
+  if (isUnknown) return `echo ${uid}:${first}:${ID_RANGE} | sudo tee -a /etc/subuid /etc/subgid`;
+  const range = `${first}-${first + ID_RANGE - 1}`;
+  return `sudo usermod --add-subuids ${range} --add-subgids ${range} ${username}`;
+}
+
+/** As useradd of most distributions begins. */
+const FIRST_SUBORDINATE_ID = 100_000;
+
+/** The first id of a range that overlaps none: who shares one with another user may enter the other's sandboxes. */
+export function findFree(text: string): number {
+  const lines = text.split("\n").map((line) => line.split(":").slice(1).map(Number));
+  const taken = lines.filter((numbers) => numbers.every((number) => Number.isInteger(number)));
+  let first = FIRST_SUBORDINATE_ID;
+  for (const [start = 0, count = 0] of taken.toSorted(([a = 0], [b = 0]) => a - b)) {
+    if (first + ID_RANGE <= start) break;
+    first = Math.max(first, start + count);
+  }
+  return first;
 }
 
 /** The words after the number of the process. */

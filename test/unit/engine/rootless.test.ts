@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { privilegeOf } from "../../../src/common/privilege.ts";
-import { findRange } from "../../../src/engine/host/user-namespace.ts";
+import { findFree, findRange, mayNotGain } from "../../../src/engine/host/user-namespace.ts";
 import { createBundle } from "../../../src/engine/oci/bundle.ts";
 import { stageOf, stageSteps } from "../../../src/engine/storage/rootfs.ts";
 import { shiftIds } from "../../../src/engine/templates/base.ts";
@@ -48,7 +48,9 @@ test.for([
     const { stdout } = await promisify(execFile)("unshare", words);
     expect(JSON.parse(stdout)).toEqual({
       home: wanted.home,
-      fault: expect.stringMatching(/^no .*(?:add-subgids 100000-165535 4711|uidmap.*)$/),
+      fault: expect.stringMatching(
+        /^no .*(?:: echo 4711:\d+:65536 \| sudo tee -a \/etc\/subuid \/etc\/subgid|uidmap.*)$/,
+      ),
     });
   },
 );
@@ -60,6 +62,23 @@ describe("the subordinate ids of a user", () => {
     expect(findRange(text, ["bob", "1001"])).toBe(200_000);
     expect(findRange(text, ["bob", "1002"])).toBeUndefined();
     expect(findRange("", ["ann"])).toBeUndefined();
+  });
+
+  test.for([
+    { taken: "", first: 100_000 },
+    { taken: "ann:100000:65536\n", first: 165_536 },
+    { taken: "bob:231072:65536\nann:100000:65536\nann:100000:65536\n", first: 165_536 },
+    { taken: "bob:200000:65536\nann:100000:65536\n", first: 265_536 },
+    { taken: "# a comment\nann:x:y\n", first: 100_000 },
+  ])("a new range beside $taken begins at $first", ({ taken, first }) => {
+    expect(findFree(taken)).toBe(first);
+  });
+
+  test.for([
+    ["1", true],
+    ["0", false],
+  ] as const)("are out of reach with no new privileges: %s", ([value, isSo]) => {
+    expect(mayNotGain(`Seccomp:\t0\nNoNewPrivs:\t${value}\nSpeculation:\tx\n`)).toBe(isSo);
   });
 });
 
