@@ -183,9 +183,8 @@ function listUnlimited({ delegation }: CgroupHost): string[] {
 }
 
 function checkCgroups(host: CgroupHost): EngineCheck {
-  const isOrdinary = readPrivilege() === "namespace";
   const detail = describeCgroups(host);
-  if (!isOrdinary) {
+  if (!isRootless()) {
     return check("cgroups", detail, hasCgroups(host) || CGROUPS_REMEDY);
   }
   if (host.delegation !== undefined) return check("cgroups", detail, true);
