@@ -10,9 +10,8 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { orCanceled } from "../common/or-canceled.ts";
 import type { Layer } from "../engine/engine.ts";
-import { installCommand } from "../engine/host/install-command.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
-import { canBuildBase } from "../engine/templates/base.ts";
+import { findBuildLack } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
 import { findBase, findBuildStart } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
@@ -112,8 +111,10 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
     async begin() {
       if (!options.isAllowed || (await target.isCurrent(home))) return;
       const isOld = (await target.find(home)) !== undefined;
-      if (!canBuildBase())
-        return isOld ? undefined : say(`no template ${name}: ${installCommand()}`);
+      const lack = findBuildLack();
+      if (lack !== undefined) {
+        return isOld ? undefined : say(`no template ${name}: ${lack.detail}: ${lack.hint}`);
+      }
       if (isOld)
         say(`rebuilding the ${name} template, whose contents changed; the old one serves on`);
       await start();

@@ -4,9 +4,11 @@ import { isRootless } from "../common/privilege.ts";
 import { oneLine } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck, EngineReport } from "../engine/engine.ts";
+import { canShareUsr } from "../engine/host/id-maps.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { sharesBlocks } from "../engine/storage/disk-copy.ts";
 import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
+import { findBuildLack } from "../engine/templates/base.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
 import { findBase } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
@@ -35,7 +37,8 @@ async function checkMachine({ config, log }: CommandContext, signal: AbortSignal
   const outside = report.isUsable ? await checkOutside(config, log, signal) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
   const checks = [...report.checks, ...own, ...outside];
-  const isUsable = report.isUsable && outside.every(({ outcome }) => outcome !== "missing");
+  const isUsable =
+    report.isUsable && [...own, ...outside].every(({ outcome }) => outcome !== "missing");
   return tell(config, {
     ...report,
     isUsable,
@@ -105,10 +108,14 @@ async function checkBase(config: Config): Promise<EngineCheck> {
   // A home that cannot be read is what another check says.
   const [layer] = (await findBase(config.home).catch(() => undefined)) ?? [];
   if (layer !== undefined) return { name: "template base", outcome: "ok", detail: layer.root };
-  return {
-    name: "template base",
-    outcome: "warning",
-    detail: isRootless() ? "not built yet" : "not built yet, the template host stands in for it",
-    remedy: commandLine(config, "template pull base"),
-  };
+  const hasHost = canShareUsr();
+  const state = hasHost ? "not built yet, the template host stands in for it" : "not built yet";
+  const lack = findBuildLack();
+  if (lack === undefined) {
+    const remedy = commandLine(config, "template pull base");
+    return { name: "template base", outcome: "warning", detail: state, remedy };
+  }
+  const { detail, hint } = lack;
+  const outcome = hasHost ? "warning" : "missing";
+  return { name: "template base", outcome, detail: `${state}; ${detail}`, remedy: hint };
 }

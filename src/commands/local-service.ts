@@ -11,9 +11,8 @@ import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { Engine, EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
-import { installCommand } from "../engine/host/install-command.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
-import { canBuildBase } from "../engine/templates/base.ts";
+import { findBuildLack } from "../engine/templates/base.ts";
 import { parseMirrors } from "../images/reference.ts";
 import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
@@ -218,10 +217,11 @@ function say(line: string): void {
 async function requireBase(config: Config): Promise<void> {
   const { home, buildsBase } = config;
   if ((await findBase(home)) !== undefined) return;
-  if (buildsBase && canBuildBase()) return;
-  const message = buildsBase ? "mmdebstrap is missing" : "--build-base is off";
-  throw new SandboxError("unavailable", `the template base was not built: ${message}`, {
-    hint: buildsBase ? installCommand() : commandLine(config, "template pull base"),
+  const off = { detail: "--build-base is off", hint: commandLine(config, "template pull base") };
+  const lack = findBuildLack() ?? (buildsBase ? undefined : off);
+  if (lack === undefined) return;
+  throw new SandboxError("unavailable", `the template base was not built: ${lack.detail}`, {
+    hint: lack.hint,
   });
 }
 

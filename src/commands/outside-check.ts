@@ -9,6 +9,8 @@ import type { Logger } from "../common/log.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
+import { canShareUsr } from "../engine/host/id-maps.ts";
+import { findBase } from "./base-layers.ts";
 import { startLocal } from "./local-service.ts";
 
 const LIMIT_MS = 60_000;
@@ -54,6 +56,9 @@ export async function checkOutside(
     const remedy = hint ?? "see the checks above";
     // No service starts with such a configuration.
     const isRefused = error instanceof SandboxError && error.code === "failed_precondition";
+    // Without any, the check of the template says what to do.
+    const hasTemplate = canShareUsr() || (await findBase(config.home)) !== undefined;
+    if (!isRefused && !hasTemplate) return [];
     return [{ name: "sandbox", outcome: isRefused ? "missing" : "warning", detail, remedy }];
   }
 }

@@ -37,6 +37,35 @@ test("doctor says that a home on an overlay cannot be one, and where it can be",
   ]);
 });
 
+const HIDE_BUILDER = 'mount --bind /dev/null "$(command -v mmdebstrap)" && exec "$@"';
+
+test.for([
+  { machine: "can build base", hide: 'exec "$@"', outcome: "warning", says: /: not built yet → / },
+  {
+    machine: "cannot build it",
+    hide: HIDE_BUILDER,
+    outcome: "missing",
+    says: /: not built yet; mmdebstrap is missing → .*install/,
+  },
+])("doctor tells whether a machine without host $machine", async ({ hide, outcome, says }) => {
+  await using home = await makeTempFolder();
+  await using folder = await makeTempFolder();
+  const [unshare, ...words] = onOverlay("/usr", folder.path);
+  const doctor = [...words.slice(0, -2), "sh", "-c", hide, "sh", ...words.slice(-2), "doctor"];
+  const run = promisify(execFile)(unshare, [...doctor, "--home", home.path]);
+  const { code, stdout } = await run.then(
+    (done) => ({ code: 0, stdout: done.stdout }),
+    (error: unknown) => Object(error),
+  );
+  expect([code, /\nusable: /.test(stdout)]).toEqual(
+    outcome === "missing" ? [69, false] : [0, true],
+  );
+  const rows = stdout.split("\n").filter((line: string) => /template base|sandbox:/.test(line));
+  expect(rows).toEqual([
+    expect.stringMatching(new RegExp(`^${outcome} +template base${says.source}`)),
+  ]);
+});
+
 test("where /usr is on an overlay, base is the template, and host is not offered", async () => {
   await using home = await openTestHome();
   await using folder = await makeTempFolder();

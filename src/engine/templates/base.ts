@@ -4,6 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
 import { chmod, lchown, lstat, mkdir, opendir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
@@ -91,6 +92,7 @@ const SOURCES = [
 ] as const;
 
 const BUILDER = "mmdebstrap";
+const SYSTEM = "/etc/os-release";
 /** In the draft of the layer, for what the builder leaves when it is killed or fails. */
 const TEMPORARY = "temporary";
 
@@ -107,22 +109,38 @@ export interface BuildOptions {
   onProgress?(message: string): void;
 }
 
-/** Whether this machine has the program that builds it. */
-export function canBuildBase(): boolean {
-  return findProgram(BUILDER) !== undefined;
+/** Why this machine cannot build it, and what to do about that. */
+export interface BuildLack {
+  readonly detail: string;
+  readonly hint: string;
 }
+
+/** Undefined where a build can be tried. */
+export function findBuildLack(
+  system = readSystem(),
+  find: typeof findProgram = findProgram,
+): BuildLack | undefined {
+  if (findRelease(system) === undefined) return NO_RELEASE;
+  if (find(BUILDER) !== undefined) return undefined;
+  return { detail: `${BUILDER} is missing`, hint: installCommand() };
+}
+
+/** No package of another system helps. */
+const NO_RELEASE: BuildLack = {
+  detail: "this system names no Debian release",
+  hint: "use the template host, which root has, or a service on a Debian or Ubuntu system",
+};
 
 /**
  * Builds the base layer from the mirror that this system itself uses; takes about a minute.
- * @throws SandboxError unavailable when mmdebstrap is missing or fails, already_exists, canceled
+ * @throws SandboxError unavailable when this machine lacks something for it or it fails, already_exists,
+ * canceled
  */
 export async function buildBase(options: BuildOptions): Promise<readonly Layer[]> {
-  if (!canBuildBase()) {
-    throw new SandboxError("unavailable", `${BUILDER} is not installed`, {
-      hint: installCommand(),
-    });
-  }
-  const release = await readRelease();
+  const system = readSystem();
+  const lack = findBuildLack(system);
+  if (lack !== undefined) throw new SandboxError("unavailable", lack.detail, { hint: lack.hint });
+  const release = findRelease(system) ?? "";
   const sources = await findSources();
   const fill = async (draft: string) => {
     const root = join(draft, TREES.root);
@@ -138,13 +156,13 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
   return [await makeLayer(options.directory, fill, options.signal)];
 }
 
-async function readRelease(): Promise<string> {
-  const text = (await readIfThere("/etc/os-release")) ?? "";
-  const release = /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(text)?.[1];
-  if (release !== undefined) return release;
-  throw new SandboxError("unavailable", "this system names no Debian release", {
-    hint: "use the template `host`, or build on a Debian or Ubuntu system",
-  });
+/** At once, since a host may wait for it. */
+function readSystem(): string {
+  return existsSync(SYSTEM) ? readFileSync(SYSTEM, "utf8") : "";
+}
+
+function findRelease(system: string): string | undefined {
+  return /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(system)?.[1];
 }
 
 async function findSources(): Promise<string | undefined> {
