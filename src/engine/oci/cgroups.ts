@@ -9,7 +9,7 @@ import { canWrite, readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { readMounts, type MountEntry } from "../host/mount-table.ts";
 import { makeGroupFolder, openFolders } from "./cgroup-folders.ts";
-import type { Delegation } from "./delegation.ts";
+import { CONTROLLERS, type Delegation } from "./delegation.ts";
 import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import { openUserCgroup } from "./user-cgroup.ts";
@@ -71,6 +71,16 @@ export function locateCgroups(mounts: readonly MountEntry[]): Omit<CgroupHost, "
 /** Whether there is any tree to limit containers in. */
 export function hasCgroups(host: CgroupHost): boolean {
   return host.unified !== undefined || host.legacy.length > 0;
+}
+
+/** The controllers of limits that no tree has, as of a kernel that was started without one. */
+export function missingControllers({ unified, legacy }: CgroupHost): string[] {
+  const ofUnified = unified && readKernelFile(join(unified, "cgroup.controllers"));
+  const found = new Set([
+    ...legacy.flatMap(({ controllers }) => controllers),
+    ...(ofUnified ?? "").trim().split(/\s+/),
+  ]);
+  return CONTROLLERS.filter((name) => !found.has(name));
 }
 
 /** A hybrid host: limits in version 1 trees, and a unified tree beside them. */

@@ -12,7 +12,7 @@ import { isOnOverlay } from "../host/id-maps.ts";
 import { hasRunDirectory, RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { installCommand } from "../host/install-command.ts";
 import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
-import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
+import { hasCgroups, isHybrid, missingControllers, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
 
 /** The programs of the host that every container needs. */
@@ -185,11 +185,18 @@ function listUnlimited({ delegation }: CgroupHost): string[] {
 function checkCgroups(host: CgroupHost): EngineCheck {
   const detail = describeCgroups(host);
   if (!isRootless()) {
-    return check("cgroups", detail, hasCgroups(host) || CGROUPS_REMEDY);
+    const missing = hasCgroups(host) ? missingControllers(host) : [];
+    if (missing.length === 0) return check("cgroups", detail, hasCgroups(host) || CGROUPS_REMEDY);
+    const remedy = missing.includes("memory") ? MEMORY_REMEDY : CONTROLLERS_REMEDY;
+    return check("cgroups", `${detail} without ${missing.join(", ")}`, remedy);
   }
   if (host.delegation !== undefined) return check("cgroups", detail, true);
   return { name: "cgroups", outcome: "warning", detail, remedy: DELEGATION_REMEDY };
 }
+
+/** Distributions of small computers start their kernel without that one. */
+const MEMORY_REMEDY = "start the kernel with cgroup_enable=memory";
+const CONTROLLERS_REMEDY = "mount their trees, or use a kernel that has them";
 
 /** A container sees those of its machine read-only. */
 const CGROUPS_REMEDY = `mount -t cgroup2 none /sys/fs/cgroup; ${RIGHTS_REMEDY}`;

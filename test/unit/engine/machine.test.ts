@@ -1,13 +1,16 @@
 /** What is read from the machine: mounts, cgroup trees, libraries, accounts. */
 
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
-import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
+import { isHybrid, locateCgroups, missingControllers } from "../../../src/engine/oci/cgroups.ts";
 import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
 import { failureRemedy } from "../../../src/engine/oci/probe.ts";
 import { checkOpenFiles, checkRoot } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 describe("the mount table", () => {
   test("names with spaces are read back", () => {
@@ -49,6 +52,18 @@ describe("cgroup trees", () => {
 
 const tree = (path: string, controller: string) =>
   `25 24 0:22 / ${path} rw,relatime - cgroup cgroup rw,${controller}\n`;
+
+test.for([
+  { has: "memory pids", of: "cpu cpuset", lacks: [] },
+  { has: "pids", of: "cpuset cpu io", lacks: ["memory"] },
+  { has: "memory,pids", of: "", lacks: ["cpu"] },
+])("controllers of version 1 $has and of version 2 $of lack $lacks", async ({ has, of, lacks }) => {
+  await using folder = await makeTempFolder();
+  await writeFile(join(folder.path, "cgroup.controllers"), `${of}\n`);
+  const legacy = [{ controllers: has.split(/[ ,]/), path: "/sys/fs/cgroup/one" }];
+  const host = { unified: folder.path, legacy, hasSwapLimit: false };
+  expect(missingControllers(host)).toEqual(lacks);
+});
 
 describe("what a remembered probe depends on", () => {
   test("trees that take orders count, by place and controllers, in any order of mounting", () => {
