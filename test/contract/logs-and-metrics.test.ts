@@ -116,7 +116,7 @@ test.for(["/sandboxes/{id}/logs", "/v2/sandboxes/{id}/logs", "/sandboxes/{id}/me
     const look = async () => service.call({ path: path.replace("{id}", sandboxID) });
     // What waits to be written is, before it is forgotten.
     await look();
-    service.embedded.store.logs.forgetBefore(Date.now() + 1);
+    service.embedded.store.logs.forgetBefore(Date.now() + 1, 1_000);
     expect((await look()).status).toBe(200);
     await service.embedded.sandboxes.kill(sandboxID);
   },

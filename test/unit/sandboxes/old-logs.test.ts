@@ -26,5 +26,5 @@ test("a service that starts goes on while it forgets many old lines", async () =
   for (; known().length > 0 && turns < 100; turns += 1) await setImmediate();
   expect(turns).toBeGreaterThan(2);
   expect(known()).toEqual([]);
-  expect(book.read({ sandboxId: "new", team: "local", limit: 10 })).toHaveLength(1);
+  expect(book.read({ sandboxId: "new", limit: 10 })).toHaveLength(1);
 });
