@@ -87,8 +87,11 @@ export const STATE_STEPS: readonly string[] = [
   CREATE INDEX builds_by_time ON builds
     (record ->> 'createdAtMs' DESC, template_id, status, build_id);
   CREATE INDEX builds_by_source ON builds (record ->> 'sourceSandboxId');
-  CREATE INDEX templates_by_team ON templates
-    (coalesce(record ->> 'team', 'local'), record ->> 'kind', template_id);
+  CREATE INDEX snapshots_by_team ON templates (
+    CASE WHEN json_valid(record) AND record ->> 'kind' = 'snapshot'
+      THEN coalesce(record ->> 'team', 'local') END,
+    template_id
+  );
   `,
 ];
 

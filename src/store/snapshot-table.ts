@@ -5,6 +5,10 @@ import type { ListedSnapshot, SnapshotTable } from "./snapshot-records.ts";
 import { prepare, type Row } from "./statement.ts";
 import { DEFAULT_TEAM } from "./store.ts";
 
+/** As the index has it; null for other templates, and for what is no record. */
+const TEAM = `
+  CASE WHEN json_valid(template.record) AND template.record ->> 'kind' = 'snapshot'
+    THEN coalesce(template.record ->> 'team', '${DEFAULT_TEAM}') END`;
 const CREATED = "build.record ->> 'createdAtMs'";
 
 /** The newest build of each template that a tag names: it says where the snapshot is in the list. */
@@ -12,10 +16,8 @@ const NEWEST = `
   SELECT template.template_id AS template_id, template.name AS name,
     build.build_id AS build_id, ${CREATED} AS created_at_ms
   FROM builds AS build INDEXED BY builds_by_time
-    CROSS JOIN templates AS template INDEXED BY templates_by_team
-  WHERE build.status = 'ready' AND template.template_id = build.template_id
-    AND coalesce(template.record ->> 'team', '${DEFAULT_TEAM}') = ?1
-    AND template.record ->> 'kind' = 'snapshot'
+    CROSS JOIN templates AS template INDEXED BY snapshots_by_team
+  WHERE build.status = 'ready' AND template.template_id = build.template_id AND ${TEAM} = ?1
     AND EXISTS (
       SELECT 1 FROM tags
       WHERE tags.build_id = build.build_id AND tags.template_id = template.template_id

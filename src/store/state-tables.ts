@@ -61,7 +61,7 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
   const selectAll = prepare(database, "SELECT record FROM templates");
   const selectBuilt = prepare(
     database,
-    "SELECT record FROM templates WHERE record ->> 'kind' <> 'snapshot'",
+    "SELECT record FROM templates WHERE NOT json_valid(record) OR record ->> 'kind' IS NOT 'snapshot'",
   );
   const upsert = prepare(
     database,

@@ -147,5 +147,6 @@ test.for(["{", "{}"])("a row that holds %s is told as such", async (record) => {
     hint: expect.stringContaining("a newer sandbox-mcp may have written it"),
   });
   expect(() => store.templates.all()).toThrow(told);
+  expect(() => store.templates.allBuilt()).toThrow(told);
   expect(() => store.templateBuilds.all()).toThrow(told);
 });
