@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { toChecks } from "../../../src/commands/outside-check.ts";
+import { checkOutside, toChecks } from "../../../src/commands/outside-check.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { loadConfig } from "../../../src/config.ts";
 
 const NAMES = ["sandbox: names", "sandbox: HTTPS", "sandbox: package index"];
 
@@ -21,4 +23,13 @@ test.for([
 test("a sandbox without a package client, and any other end, is told once", () => {
   expect(toChecks({ code: 99, text: "" })).toMatchObject([{ detail: "no package client in it" }]);
   expect(toChecks({ code: 137, text: "\u001b[2J" })).toMatchObject([{ outcome: "warning" }]);
+});
+
+test("a setting that keeps sandboxes from the internet is told", async () => {
+  const loaded = loadConfig({}, ["doctor", "--egress", "off"]);
+  if ("faults" in loaded) throw new Error(loaded.faults.join("\n"));
+  const never = new AbortController().signal;
+  expect(await checkOutside(loaded.config, createSilentLog(), never)).toEqual([
+    { name: "sandbox: internet", outcome: "ok", detail: "none, by --egress off" },
+  ]);
 });
