@@ -61,7 +61,8 @@ export function processLimitHint(suggest: Suggest): string {
   );
   const copy = suggest(
     "create_sandbox",
-    "Where no process_id is left to end, snapshot and create_sandbox make a sandbox with its files.",
+    "Where no process_id is left to end, snapshot and create_sandbox make a sandbox with its files " +
+      "alone, except with isolation gvisor.",
   );
   const restart = connect && suggest("pause_sandbox", connect);
   return sentences([end, restart || (copy && suggest("snapshot", copy))]);
