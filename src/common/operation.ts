@@ -44,6 +44,21 @@ export function bindEmitter(emitter: EventEmitter, operation: Operation): void {
 }
 
 /**
+ * What fails an operation whose caller is this emitter, until it closes. A timer that was started in the
+ * operation holds it, for hours if it lasts as long; what is closed is not to be held with it.
+ */
+export function failUntilClosed<T extends EventEmitter>(
+  emitter: T,
+  fail: (emitter: T) => boolean,
+): () => boolean {
+  let open: T | undefined = emitter;
+  emitter.once("close", () => {
+    open = undefined;
+  });
+  return () => open !== undefined && fail(open);
+}
+
+/**
  * Runs the work as an operation of its own. An uncaught error inside, such as one thrown in
  * a timer or by an emitter, rejects it like one of its own; what the work still does is not waited for.
  * Once it is over, errors go to the operation that it was part of.

@@ -13,7 +13,7 @@ import {
 import { duplexPair, type Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Logger } from "../common/log.ts";
-import { bindEmitter, runOperation, type Operation } from "../common/operation.ts";
+import { bindEmitter, failUntilClosed, runOperation, type Operation } from "../common/operation.ts";
 import { wrapConnection } from "./wrapped-connection.ts";
 
 /** What one client may have open at once, as pools of clients use them. */
@@ -82,7 +82,8 @@ export function createHttp2Bridge(options: Http2BridgeOptions): Http2Bridge {
         log.debug({ op: "http2.session", err: error }, "connection broke"),
       );
       session.on("stream", (stream, headers) => {
-        const operation: Operation = { name: "http2.stream", fail: () => refuse(stream) };
+        const fail = failUntilClosed(stream, refuse);
+        const operation: Operation = { name: "http2.stream", fail };
         bindEmitter(stream, operation);
         runOperation(operation, () => forward({ stream, headers, remoteAddress }, options));
       });

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { bindEmitter, type Operation, runOperation } from "../common/operation.ts";
+import { bindEmitter, failUntilClosed, type Operation, runOperation } from "../common/operation.ts";
 import { retryHeaders } from "../wire/retry.ts";
 
 /** Runs the work for a request; what it fails by is logged, and its client gets a fixed text. */
@@ -16,7 +16,7 @@ export function runRequest(
   log: Logger,
   work: () => Promise<void>,
 ): void {
-  const operation: Operation = { name: "http.request", fail: () => refuse(response) };
+  const operation: Operation = { name: "http.request", fail: failUntilClosed(response, refuse) };
   bindEmitter(request, operation);
   bindEmitter(response, operation);
   run(operation, log, work);
@@ -26,11 +26,11 @@ export function runRequest(
 export function runUpgrade(socket: Duplex, log: Logger, work: () => Promise<void>): void {
   const operation: Operation = {
     name: "http.upgrade",
-    fail() {
-      const isOpen = !socket.destroyed;
-      socket.destroy();
+    fail: failUntilClosed(socket, (open) => {
+      const isOpen = !open.destroyed;
+      open.destroy();
       return isOpen;
-    },
+    }),
   };
   bindEmitter(socket, operation);
   run(operation, log, work);
