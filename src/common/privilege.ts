@@ -61,6 +61,11 @@ function readMap(): string {
   }
 }
 
+/** Set-id programs give nothing to such a process and to those that it starts, in sandboxes too. */
+export function mayNotGain(status: string): boolean {
+  return /^NoNewPrivs:\s*1$/m.test(status);
+}
+
 /** One place for the machine's root; for every other user, root of a namespace too, their own data. */
 export function defaultHome(environment: Readonly<Record<string, string | undefined>>): string {
   if (readPrivilege() === "machine") return "/var/lib/sandbox-mcp";

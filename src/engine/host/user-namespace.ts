@@ -7,7 +7,12 @@
 
 import { userInfo } from "node:os";
 import { readIfThere } from "../../common/files.ts";
-import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import {
+  ID_RANGE,
+  mayNotGain,
+  NAMESPACE_FAULT,
+  NAMESPACE_ID_BASE,
+} from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
 import { installCommand } from "./install-command.ts";
 import { perlCommand } from "./perl-program.ts";
@@ -71,11 +76,6 @@ function ownAccount() {
     const uid = process.getuid?.() ?? 0;
     return { uid, gid: process.getgid?.() ?? 0, username: String(uid), isUnknown: true };
   }
-}
-
-/** Set-id programs give nothing to such a process and to those that it starts. */
-export function mayNotGain(status: string): boolean {
-  return /^NoNewPrivs:\s*1$/m.test(status);
 }
 
 /** What gives a user the range from this id on; usermod knows accounts alone. */

@@ -5,7 +5,7 @@ import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { errorText, isCode } from "../../common/errors.ts";
 import { makeFolders } from "../../common/make-folders.ts";
-import { isRootless, readPrivilege } from "../../common/privilege.ts";
+import { isRootless, mayNotGain, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { isOnOverlay } from "../host/id-maps.ts";
@@ -142,9 +142,14 @@ export const RIGHTS_REMEDY = "in a container, start that with --privileged";
 export function checkRoot(status: string): EngineCheck {
   const rights = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
   const isWhole = ((rights >> SYS_ADMIN) & 1n) === 1n;
-  return isWhole
-    ? check("root", "user id 0", true)
-    : check("root", "user id 0 without CAP_SYS_ADMIN", RIGHTS_REMEDY);
+  if (!isWhole) return check("root", "user id 0 without CAP_SYS_ADMIN", RIGHTS_REMEDY);
+  if (!mayNotGain(status)) return check("root", "user id 0", true);
+  return {
+    name: "root",
+    outcome: "warning",
+    detail: "user id 0 with no_new_privs: sudo and su do not work in sandboxes",
+    remedy: "start this program without it, as NoNewPrivileges of systemd sets it",
+  };
 }
 
 /** Root, or root in a namespace of its own: then what is lost is named. */

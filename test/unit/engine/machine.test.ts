@@ -79,8 +79,10 @@ describe("the rights of root", () => {
   test.for([
     { of: "a machine", rights: "000001ffffffffff", outcome: "ok" },
     { of: "a container of Docker", rights: "00000000a80425fb", outcome: "missing" },
-  ])("of $of: $outcome", ({ rights, outcome }) => {
-    const found = checkRoot(`Name:\tnode\nCapPrm:\t000001ffffffffff\nCapEff:\t${rights}\n`);
+    { of: "a hardened unit", rights: "000001ffffffffff", gains: "1", outcome: "warning" },
+  ])("of $of: $outcome", ({ rights, gains = "0", outcome }) => {
+    const own = `CapPrm:\t000001ffffffffff\nCapEff:\t${rights}\nNoNewPrivs:\t${gains}\n`;
+    const found = checkRoot(`Name:\tnode\n${own}`);
     expect(found).toMatchObject({ name: "root", outcome });
   });
 });
