@@ -6,6 +6,8 @@ const MIN_NODE = { major: 24, minor: 9 } as const;
 const EXIT_UNAVAILABLE = 69;
 const EXIT_INTERNAL = 70;
 const RIGHTS_OF_OTHERS = 0o077;
+/** They load modules into every program of perl, also into that which an ordinary user's start becomes. */
+const PERL_VARIABLES = ["PERL5OPT", "PERL5DB", "PERL_UNICODE"] as const;
 
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < MIN_NODE.major || (major === MIN_NODE.major && minor < MIN_NODE.minor)) {
@@ -26,6 +28,7 @@ if (major < MIN_NODE.major || (major === MIN_NODE.major && minor < MIN_NODE.mino
 async function start(): Promise<void> {
   // One that takes rights from the owner keeps a program from the files that it makes.
   process.umask(process.umask(RIGHTS_OF_OTHERS) & RIGHTS_OF_OTHERS);
+  for (const name of PERL_VARIABLES) Reflect.deleteProperty(process.env, name);
   const { lockInspector } = await import("./inspector-lock.ts");
   lockInspector(process.env);
   const { keepCompiled } = await import("./compile-cache.ts");

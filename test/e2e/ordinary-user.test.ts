@@ -88,6 +88,13 @@ test("doctor says that it works, and what is lost without root", async () => {
   expect(row.detail).toMatch(/no limit on the memory.*no template host/);
 });
 
+test("what a user has perl load and decode changes no program of the service", async () => {
+  const own = ["PERL5OPT=-MNo::Such::Module", "PERL_UNICODE=SDA"];
+  const program = ["env", ...own, ...person.program] as const;
+  const { code, stderr } = await runAs({ ...person, program }, ["doctor"]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+});
+
 test("the main job of the product passes, and its end leaves nothing", async () => {
   const steps = createSteps(() => undefined);
   const client = await startClient();
