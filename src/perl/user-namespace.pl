@@ -97,8 +97,14 @@ sub make_namespace {
     close $ready_in;
     close $text_out;
     my $made = syscall( $call->{unshare}, $new_user ) == 0;
-    my $reason = "user namespace: $!: allow it with sysctl kernel.unprivileged_userns_clone=1 "
-        . 'or kernel.apparmor_restrict_unprivileged_userns=0';
+    my $reason = "user namespace: $!: ";
+    # ENOSPC: so many are there already, or none may be.
+    $reason .=
+        $! == 28
+        ? 'allow more with sysctl user.max_user_namespaces=10000'
+        : 'allow it with sysctl kernel.unprivileged_userns_clone=1 or '
+        . 'kernel.apparmor_restrict_unprivileged_userns=0; '
+        . 'in a container, start that with --privileged';
     syswrite $ready_out, 'y' if $made;
     close $ready_out;
     my $text = '';

@@ -44,6 +44,16 @@ test("ids that cannot be given are told, and the program goes on", async () => {
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^ids: .*\|a b\n$/) });
 });
 
+test("a limit of namespaces is told as one, and the program goes on", async () => {
+  await using folder = await makeTempFolder();
+  const limited = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"';
+  const program = join(PERL_DIRECTORY, "user-namespace.pl");
+  const perl = ["perl", program, "FAULT", process.arch, folder.path, "true 0", "true 0"];
+  const words = ["--user", "--map-root-user", "sh", "-c", limited, "sh", ...perl, ...PROGRAM];
+  const { stdout } = await promisify(execFile)("unshare", words);
+  expect(stdout).toMatch(/^user namespace: No space .*: allow more with sysctl user\.max_user_/);
+});
+
 test("lines of processes that are gone, or that are no such lines, are passed over", async () => {
   await using folder = await makeTempFolder();
   const lines = ["999999999 1", `${process.pid} 1`, "1", "{}", "-1 5", "", `x ${process.pid} 1`];
