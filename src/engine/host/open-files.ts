@@ -1,4 +1,4 @@
-/** How many files this process, and what it starts, may have open. */
+/** How many files this process, and what it starts, may have open, and how many processes its user. */
 
 import { readFileSync } from "node:fs";
 
@@ -12,6 +12,14 @@ export const MIN_OPEN_FILES = { shared: 256, own: 4_096 } as const;
 /** The hard limit, which may be a word, as `/proc/self/limits` tells. */
 export function readOpenFiles(limits = readFileSync("/proc/self/limits", "utf8")): string {
   return /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1] ?? "unknown";
+}
+
+/** How many processes this user may have, by the hard limit; undefined without one. */
+export function readMaxProcesses(
+  limits = readFileSync("/proc/self/limits", "utf8"),
+): number | undefined {
+  const hard = /^Max processes\s+\S+\s+(\d+)/m.exec(limits)?.[1];
+  return hard === undefined ? undefined : Number(hard);
 }
 
 /** Whether that is so many; a word is no limit. */

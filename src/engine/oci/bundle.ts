@@ -36,6 +36,8 @@ export interface BundleOptions {
   readonly cgroupPath: string | undefined;
   /** Whether a cgroup that the runtime does not know counts its processes. */
   readonly isCounted?: boolean;
+  /** Who has no right to raise a limit cannot give more processes than that; undefined for no such limit. */
+  readonly maxProcesses?: number | undefined;
   /** The compiled system call filter in base64, for a runtime that takes it so. */
   readonly filter?: string | undefined;
   readonly host: BundleHost;
@@ -132,7 +134,8 @@ export function createProcess({
   limits,
   cgroupPath,
   isCounted,
-}: Pick<BundleOptions, "id" | "limits" | "cgroupPath" | "isCounted">) {
+  maxProcesses,
+}: Pick<BundleOptions, "id" | "limits" | "cgroupPath" | "isCounted" | "maxProcesses">) {
   return {
     terminal: false,
     user: { uid: 0, gid: 0 },
@@ -155,15 +158,20 @@ export function createProcess({
       inheritable: [],
       ambient: [],
     },
-    ...(cgroupPath === undefined && { rlimits: standInLimits(limits, isCounted) }),
+    ...(cgroupPath === undefined && { rlimits: standInLimits(limits, isCounted, maxProcesses) }),
   };
 }
 
 /** For each user of the container and for each file, where nothing counts the container as a whole. */
-function standInLimits({ pids, diskMb }: ContainerLimits, isCounted = false): object[] {
+function standInLimits(
+  { pids, diskMb }: ContainerLimits,
+  isCounted = false,
+  maxProcesses = pids,
+): object[] {
   const bytes = diskMb * BYTES_PER_MB;
   const size = { type: "RLIMIT_FSIZE", hard: bytes, soft: bytes };
-  return isCounted ? [size] : [{ type: "RLIMIT_NPROC", hard: pids, soft: pids }, size];
+  const count = Math.min(pids, maxProcesses);
+  return isCounted ? [size] : [{ type: "RLIMIT_NPROC", hard: count, soft: count }, size];
 }
 
 function createMounts(daemonPath: string): object[] {

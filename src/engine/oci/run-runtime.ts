@@ -6,6 +6,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
+import { readMaxProcesses } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
@@ -48,6 +49,7 @@ export async function writeConfig(
     usersPath: stage.users,
     cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
     isCounted: context.cgroups.delegation !== undefined,
+    maxProcesses: readMaxProcesses(),
     filter,
     host: {
       architecture: process.arch,

@@ -6,8 +6,9 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { mayNotGain, privilegeOf } from "../../../src/common/privilege.ts";
+import { readMaxProcesses } from "../../../src/engine/host/open-files.ts";
 import { findFree, findRange } from "../../../src/engine/host/user-namespace.ts";
-import { createBundle } from "../../../src/engine/oci/bundle.ts";
+import { createBundle, createProcess } from "../../../src/engine/oci/bundle.ts";
 import { stageOf, stageSteps } from "../../../src/engine/storage/rootfs.ts";
 import { shiftIds } from "../../../src/engine/templates/base.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -98,6 +99,18 @@ test("layers are not mapped, and an overlay keeps its marks where everybody may"
   expect(names).not.toContain("devices");
   expect(steps.at(-2)?.[3]).toBe("lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,userxattr");
   expect(steps.at(-1)).toEqual(["volume", "/volumes/a", "rootfs", "/data", "1", "plain"]);
+});
+
+test("a sandbox gets no more processes than its user has, which nobody but root may raise", () => {
+  const limits = { memoryMb: 512, cpus: 1, diskMb: 2, pids: 200 };
+  const limitOf = (maxProcesses?: number) =>
+    createProcess({ id: "abc", limits, cgroupPath: undefined, maxProcesses }).rlimits?.[0];
+  expect(limitOf(60)).toEqual({ type: "RLIMIT_NPROC", hard: 60, soft: 60 });
+  expect(limitOf(4_000)).toEqual({ type: "RLIMIT_NPROC", hard: 200, soft: 200 });
+  expect(limitOf()).toEqual({ type: "RLIMIT_NPROC", hard: 200, soft: 200 });
+  const row = "Max processes             7900       ";
+  expect(readMaxProcesses(`${row}60     processes \n`)).toBe(60);
+  expect(readMaxProcesses(`${row}unlimited     processes \n`)).toBeUndefined();
 });
 
 test("without cgroups single processes and files are limited", () => {
