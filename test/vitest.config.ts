@@ -19,8 +19,8 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
       testTimeout,
       hookTimeout: testTimeout,
       globalSetup,
-      // Many files wait for most of their time: one more than there are processors keeps those busy.
-      maxWorkers: availableParallelism() + 1,
+      // Most files wait for most of their time: two processors are busy with four.
+      maxWorkers: availableParallelism() + 2,
       // A process and all imports for each file would take half of the processors' time.
       isolate: false,
       // A machine under load is slow, not wrong: what is waited for has time to come.
@@ -30,7 +30,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
 }
 
 /** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
-const MAX_SERVICES = Math.min(2, availableParallelism());
+const MAX_SERVICES = Math.min(3, availableParallelism() + 1);
 
 const LEFT_OUT = [
   ...(process.env["FAULTS"] === "all" ? [] : LONG_FILES.FAULTS),
@@ -56,7 +56,7 @@ function levelOfServices(wanted: Level) {
         ...test,
         name: `${wanted.name}-paired`,
         include: PAIRED_FILES.filter(own),
-        maxWorkers: MAX_SERVICES,
+        maxWorkers: 2,
         sequence: { groupOrder: 2 },
       },
     },
