@@ -167,7 +167,9 @@ const MAKE_HOMES = `
     fs.writeFileSync(home + "/seed", "");
   }`;
 
-test("a home that another process makes meanwhile is none of another program", async () => {
+const MAKING = { timeout: 90_000 };
+
+test("a home that another process makes meanwhile is none of another program", MAKING, async () => {
   const homes = 1_000;
   await using folder = await makeTempFolder();
   const words = ["-e", MAKE_HOMES, folder.path, String(homes)];
