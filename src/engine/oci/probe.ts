@@ -20,7 +20,6 @@ import {
 import { createTrial, readFinding, type Finding } from "../gvisor/abilities.ts";
 import { readFlags } from "../gvisor/flags.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
-import { installCommand } from "../host/install-command.ts";
 import { holdLock } from "../host/lock.ts";
 import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -30,6 +29,7 @@ import { createBlankDisks } from "../storage/blank-disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { findDelegation, type Delegation } from "./delegation.ts";
+import { failureRemedy } from "./failure-remedy.ts";
 import type { LaunchContext, RuntimeChoice } from "./launch-context.ts";
 import { startContainer } from "./launch.ts";
 import { tryMemory } from "./memory-trial.ts";
@@ -41,7 +41,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements, HOME_REMEDY, makeHome, RIGHTS_REMEDY } from "./requirements.ts";
+import { checkRequirements, makeHome } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
@@ -56,11 +56,6 @@ const BYTES_PER_MB = 1024 * 1024;
 /** The first runtime that works is taken, and a stronger one only where it is named. */
 const STRONGER =
   "name a stronger runtime, as --runtime runsc for gvisor, or ask for a weaker level with --require-isolation";
-/** Its failure says that a file system cannot be mounted with other ids. */
-const ID_MAP_CALL = "mount_setattr";
-/** What a container's filter of system calls, its lack of rights or its own `/proc/sys` looks like. */
-const REFUSAL = /operation not permitted|function not implemented|read-only file system/i;
-
 /**
  * Looks at this machine. A success is remembered in the home until the machine, its kernel or the
  * runtime changes; `fresh` looks again. It never throws for what is missing: the report says it.
@@ -149,12 +144,6 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 function asMissing(check: EngineCheck): EngineCheck {
   if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
   return { ...check, outcome: "missing", remedy: check.remedy ?? failureRemedy(check.detail) };
-}
-
-/** By what the launcher or the runtime said: what all of them are refused is no fault of the runtime. */
-export function failureRemedy(detail: string): string {
-  if (REFUSAL.test(detail)) return RIGHTS_REMEDY;
-  return detail.includes(ID_MAP_CALL) ? HOME_REMEDY : `try another runtime: ${installCommand()}`;
 }
 
 interface Trial {

@@ -6,8 +6,8 @@ import { describe, expect, test } from "vitest";
 import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups, missingControllers } from "../../../src/engine/oci/cgroups.ts";
+import { failureRemedy } from "../../../src/engine/oci/failure-remedy.ts";
 import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
-import { failureRemedy } from "../../../src/engine/oci/probe.ts";
 import { checkOpenFiles, checkRoot } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -108,7 +108,12 @@ describe("what helps where no runtime works", () => {
     { said: "launcher: mount_setattr /home/x/daemon: Invalid argument", remedy: /--home/ },
     { said: "runtime failed: exit status 1", remedy: /^try another runtime: / },
   ])("$said", ({ said, remedy }) => {
-    expect(failureRemedy(said)).toMatch(remedy);
+    expect(failureRemedy(said, "6.1.0-18-amd64")).toMatch(remedy);
+  });
+
+  test.for(["5.10.0-21-amd64", "5.4.0-216-generic", "4.18.0", "5.18"])("on Linux %s", (kernel) => {
+    const said = "launcher: mount_setattr /home/x/daemon: Function not implemented";
+    expect(failureRemedy(said, kernel)).toBe(`use Linux 5.19 or newer, this is ${kernel}`);
   });
 });
 
