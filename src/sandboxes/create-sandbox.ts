@@ -2,6 +2,7 @@
 
 import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
+import { throwIfCanceled } from "../common/or-canceled.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
@@ -197,11 +198,11 @@ async function startWarm(
     if (!warm.isServing) {
       await startTemplateService(context, { container, record: intent, build }, signal);
     }
-    signal.throwIfAborted();
+    throwIfCanceled(signal);
     return { container, intent };
   } catch (error) {
     await undoStart(context, intent, container);
-    signal.throwIfAborted();
+    throwIfCanceled(signal);
     const { sandboxId } = intent;
     context.log.warn({ op: "pool.claim", sandboxId, err: error }, "warm sandbox did not answer");
     return undefined;
@@ -220,7 +221,7 @@ async function startLive(
   try {
     return await startCold(context, input, signal);
   } catch (error) {
-    signal.throwIfAborted();
+    throwIfCanceled(signal);
     const { sandboxId } = input.intent;
     const op = "sandbox.create";
     context.log.warn({ op, sandboxId, err: error }, "template starts without its memory");

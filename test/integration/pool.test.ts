@@ -1,7 +1,11 @@
 /** Warm sandboxes: nobody's until a create takes one over, replaced when they are no use. */
 
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import { readdir, readFile, readlink } from "node:fs/promises";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
+import { request } from "undici";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
@@ -9,6 +13,11 @@ import { openStore } from "../../src/store/sqlite.ts";
 import { atStep } from "../support/at-step.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
+
+interface HeardRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
 
 /** The daemon of a container on the `bare` engine works in the container's folder. */
 async function findDaemon(folder: string): Promise<number | undefined> {
@@ -84,6 +93,35 @@ test("a warm sandbox becomes that of the team that takes it", async () => {
   expect((await service.call({ ...asOthers, path })).status).toBe(200);
   expect((await service.call({ path })).status).toBe(404);
   expect((await service.call({ path: `${path}/logs` })).status).toBe(404);
+});
+
+test("a create whose client left while it took a warm one is no fault of the service", async () => {
+  await using service = await startTestService({ poolSize: 1, hasMetrics: true });
+  await awaitPool(service, 1);
+  const left = Promise.withResolvers<unknown>();
+  const listen = (message: unknown) => {
+    // Node says this of every request that a server gets.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const { request: heard, response } = message as HeardRequest;
+    if (heard.method === "POST") left.resolve(once(response, "close"));
+  };
+  subscribe("http.server.request.start", listen);
+  const end = new AbortController();
+  using _ = atStep("claim.thawed", async () => {
+    end.abort();
+    await left.promise;
+  });
+  const creating = request("http://localhost/v2/sandboxes", {
+    dispatcher: service.dispatcher,
+    method: "POST",
+    headers: { "x-api-key": service.embedded.apiKey, "content-type": "application/json" },
+    body: '{"templateID":"base"}',
+    signal: end.signal,
+  });
+  await expect(creating).rejects.toThrow("aborted");
+  unsubscribe("http.server.request.start", listen);
+  const figures = async () => (await service.call({ path: "/metrics" })).text;
+  await expect.poll(figures).toContain('path="/v2/sandboxes",status="499"} 1');
 });
 
 test("a warm sandbox is nobody's", async () => {
