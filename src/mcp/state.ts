@@ -9,6 +9,7 @@ import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
 import { createCellOrder, type CellOrder } from "./cell-order.ts";
+import { forgetEndedSandboxes } from "./ended-sandboxes.ts";
 import { createTasks } from "./tasks.ts";
 import { Watchers } from "./watchers.ts";
 
@@ -92,6 +93,10 @@ export function startMcpState(options: McpStateOptions): McpState {
     await Promise.all(newestFirst.map((id) => gate.run(() => kill(id, signal))));
   }
 
+  const { signal } = stop;
+  const forget = (sandboxId: string) => drop(sandboxId, { made, watchers, logs });
+  const get = (id: string, wanted: AbortSignal) => options.service().control.get(id, wanted);
+  const looking = forgetEndedSandboxes({ clock, logs, get, forget, signal });
   return {
     get service() {
       return options.service();
@@ -103,7 +108,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     cells: createCellOrder(),
     watchers,
     made,
-    signal: stop.signal,
+    signal,
     endsWithServer: (sandboxId) => made.has(sandboxId) && options.onExit() !== "leave",
     adopt(sandboxId) {
       made.add(sandboxId);
@@ -111,11 +116,7 @@ export function startMcpState(options: McpStateOptions): McpState {
       if (made.size > MAX_MADE && oldest !== undefined) made.delete(oldest);
       logs.open(sandboxId);
     },
-    forget(sandboxId) {
-      made.delete(sandboxId);
-      watchers.forget(sandboxId);
-      logs.close(sandboxId);
-    },
+    forget,
     track: (work) => tasks.track(work),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -126,7 +127,7 @@ export function startMcpState(options: McpStateOptions): McpState {
       }
       // The kills wait for nothing: the program is forced to end soon.
       const killing = isKilling ? killAll(late) : Promise.resolve();
-      await Promise.all([tasks.ended(), captures[Symbol.asyncDispose]()]);
+      await Promise.all([looking, tasks.ended(), captures[Symbol.asyncDispose]()]);
       await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
       await spools[Symbol.asyncDispose]();
       await killing;
@@ -134,4 +135,14 @@ export function startMcpState(options: McpStateOptions): McpState {
       if (isKilling) await killAll(late);
     },
   };
+}
+
+interface Kept extends Pick<McpState, "logs" | "watchers"> {
+  readonly made: Set<string>;
+}
+
+function drop(sandboxId: string, { made, watchers, logs }: Kept): void {
+  made.delete(sandboxId);
+  watchers.forget(sandboxId);
+  logs.close(sandboxId);
 }
