@@ -48,9 +48,22 @@ const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-
 /** Images are written to a folder named for their digest; only the holder of their lock removes one. */
 const IMAGE_PATTERN = /^image-[0-9a-f]{32}-[0-9]+$/;
 
+/** To look for so many folders one by one takes as long as to read the records of all builds. */
+const MANY_FOLDERS = 10;
+
+/** Those of these folders that no build names now. */
+function withoutBuild(store: Store, folders: readonly string[]): string[] {
+  if (folders.length < MANY_FOLDERS) {
+    return folders.filter((folder) => !store.builds.hasFolder(folder));
+  }
+  const named = new Set(store.builds.all().flatMap(layerFolders));
+  return folders.filter((folder) => !named.has(folder));
+}
+
 /** Which of these folders are images that no build names now. */
 export function findUnusedImages(folders: readonly string[], store: Store): string[] {
-  return folders.filter((folder) => IMAGE_PATTERN.test(folder) && !store.builds.hasFolder(folder));
+  const images = folders.filter((folder) => IMAGE_PATTERN.test(folder));
+  return withoutBuild(store, images);
 }
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
@@ -102,8 +115,10 @@ export function findOrphanDisks(
  */
 export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
   const all = [...removed, ...forgetLive(store, removed)];
-  return [...new Set(all.flatMap(layerFolders))].filter(
-    (folder) => !IMAGE_PATTERN.test(folder) && !store.builds.hasFolder(folder),
+  const folders = new Set(all.flatMap(layerFolders));
+  return withoutBuild(
+    store,
+    [...folders].filter((folder) => !IMAGE_PATTERN.test(folder)),
   );
 }
 

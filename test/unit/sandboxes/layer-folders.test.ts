@@ -113,3 +113,23 @@ test("records of other builds are not read for it", () => {
   const layers = [{ root: `${CHILD}/root` }, { root: `${GONE}/root` }];
   expect(unnamedFolders(store, [build(GONE, { layers })])).toEqual([GONE]);
 });
+
+test("of many removed builds the folders are looked for together", () => {
+  using store = openStore({ path: ":memory:" });
+  let looks = 0;
+  const builds = {
+    ...store.builds,
+    hasFolder: (folder: string) => {
+      looks += 1;
+      return store.builds.hasFolder(folder);
+    },
+  };
+  const removed = Array.from({ length: 500 }, (_, index) =>
+    build(`b${index}`, { layers: [{ root: "base-1/root" }, { root: `layer${index}/root` }] }),
+  );
+  store.builds.put(build(CHILD, { layers: [{ root: "base-1/root" }, { root: "layer7/root" }] }));
+  const gone = unnamedFolders({ ...store, builds }, removed);
+  expect(gone).toHaveLength(499);
+  expect(gone).not.toContain("layer7");
+  expect(looks).toBeLessThan(20);
+});
