@@ -208,6 +208,26 @@ function describeLogs(open: () => Store): void {
     expect(store.logs.read({ ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
   });
 
+  test("a sandbox that writes while its old log is forgotten has its whole share again", () => {
+    using store = open();
+    const owner = { sandboxId: "ia", team: "local" };
+    const line = "x".repeat(10_000);
+    for (let atMs = 1; atMs <= 10; atMs += 1) {
+      store.logs.append(
+        owner,
+        Array.from({ length: 100 }, () => ({ atMs, line })),
+      );
+    }
+    expect(store.logs.forgetBefore(100, 1_000)).toBe(true);
+    store.logs.append(owner, [{ atMs: 200, line }]);
+    expect(store.logs.forgetBefore(100, 1_000)).toBe(false);
+    store.logs.append(
+      owner,
+      Array.from({ length: 100 }, () => ({ atMs: 201, line })),
+    );
+    expect(store.logs.read({ ...ANY, sandboxId: "ia", limit: 1_000 })).toHaveLength(101);
+  });
+
   test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => {
     using store = open();
     const line = "x".repeat(10_000);
