@@ -5,8 +5,8 @@
 # instances of a home share one namespace, since nobody in another one may end what it holds: it
 # is found by the processes that are in it or in a container of it, and joined, else made. A child
 # gives it ids: only the set-uid helpers of the system may. Process number, standard streams and
-# environment stay what they are, but for a HOME that is missing. perl-base alone must be enough:
-# no module is loaded.
+# environment stay what they are, but for a HOME that is missing or relative. perl-base alone must
+# be enough: no module is loaded but File::Glob, which glob is.
 # Still needed: unshare of util-linux 2.38 maps a range of ids, and nsenter joins a namespace, but
 # neither finds the namespace of a home under a lock, nor says in the program's own words what
 # failed.
@@ -18,7 +18,8 @@ my ( $new_user, $get_parent, $lock_alone, $lock_seconds ) = ( 0x10000000, 0xb702
 my $known = "$home/namespace";
 
 # In the namespace the account of this process is that of root, with another directory.
-$ENV{HOME} = ( getpwuid $< )[7] // '/' unless length( $ENV{HOME} // '' );
+# One that is relative counts as none, as where the home is looked for.
+$ENV{HOME} = ( getpwuid $< )[7] // '/' unless ( $ENV{HOME} // '' ) =~ m{\A/};
 my $mask = umask;
 
 sub go_on {

@@ -2,7 +2,7 @@
  * An ordinary user's way to containers: the program replaces itself by the same program in a user
  * namespace of its own, in which it is root, with the ids that `/etc/subuid` and `/etc/subgid` give
  * to its user. Process number, standard streams and environment stay what they are,
- * but for a HOME that is missing.
+ * but for a HOME that is missing or relative.
  */
 
 import { userInfo } from "node:os";

@@ -65,6 +65,7 @@ test("lines of processes that are gone, or that are no such lines, are passed ov
 test.for([
   { name: "is missing", env: {}, home: userInfo().homedir },
   { name: "is empty", env: { HOME: "" }, home: userInfo().homedir },
+  { name: "is relative", env: { HOME: "given" }, home: userInfo().homedir },
   { name: "is given", env: { HOME: "/given" }, home: "/given" },
 ])("a HOME that $name is that of the user before the namespace", async ({ env, home }) => {
   const words = ["FAULT", "mips", "/nonexistent", "true 0", "false 0", "printenv", "HOME"];
