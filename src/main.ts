@@ -6,8 +6,11 @@ const MIN_NODE = { major: 24, minor: 9 } as const;
 const EXIT_UNAVAILABLE = 69;
 const EXIT_INTERNAL = 70;
 const RIGHTS_OF_OTHERS = 0o077;
-/** They load modules into every program of perl, also into that which an ordinary user's start becomes. */
-const PERL_VARIABLES = ["PERL5OPT", "PERL5DB", "PERL_UNICODE"] as const;
+/**
+ * They change every program of perl, also that which an ordinary user's start becomes: by modules, by
+ * those of another perl in place of its own, and by another encoding.
+ */
+const PERL_VARIABLES = ["PERL5OPT", "PERL5DB", "PERL5LIB", "PERLLIB", "PERL_UNICODE"] as const;
 
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < MIN_NODE.major || (major === MIN_NODE.major && minor < MIN_NODE.minor)) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -89,7 +89,11 @@ test("doctor says that it works, and what is lost without root", async () => {
 });
 
 test("what a user has perl load and decode changes no program of the service", async () => {
-  const own = ["PERL5OPT=-MNo::Such::Module", "PERL_UNICODE=SDA"];
+  const library = join(person.home, "perl");
+  await mkdir(join(library, "File"), { recursive: true });
+  await writeFile(join(library, "File/Glob.pm"), 'die "of another perl"');
+  const paths = [`PERL5LIB=${library}`, `PERLLIB=${library}`];
+  const own = ["PERL5OPT=-MNo::Such::Module", "PERL_UNICODE=SDA", ...paths];
   const program = ["env", ...own, ...person.program] as const;
   const { code, stderr } = await runAs({ ...person, program }, ["doctor"]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
