@@ -67,10 +67,10 @@ export function missingHome(path: string): SandboxError | undefined {
   });
 }
 
-/** Whether it is known that nothing has this name. */
+/** Whether it is known that nothing has this name; a link that leads nowhere is something. */
 function isNothing(path: string): boolean {
   try {
-    return statSync(path, { throwIfNoEntry: false }) === undefined;
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
   } catch {
     // Opening it tells the fault.
     return false;

@@ -146,14 +146,21 @@ test("doctor finds a machine not usable whose services refuse the configuration"
   ]);
 });
 
-test("doctor finds a machine usable in a home that is not there yet", async () => {
-  await using folder = await makeTempFolder();
-  // crun reads a colon in the path of its log as the end of a kind of log.
-  await using program = startProgram(["doctor", "--home", join(folder.path, "a:b/new")]);
-  const output = text(program.stdout);
-  expect([await program.exited(), await output]).toEqual([0, expect.stringMatching(/^usable: /m)]);
-  expect(await output).not.toContain("runtime failed");
-});
+test.for(["crun", "runc"])(
+  "doctor finds %s usable in a home that is not there yet",
+  async (name) => {
+    await using folder = await makeTempFolder();
+    // crun reads a colon in the path of its log as the end of a kind of log.
+    const home = join(folder.path, "a:b/new");
+    await using program = startProgram(["doctor", "--runtime", name, "--home", home]);
+    const output = text(program.stdout);
+    expect([await program.exited(), await output]).toEqual([
+      0,
+      expect.stringMatching(/^usable: /m),
+    ]);
+    expect(await output).not.toContain("runtime failed");
+  },
+);
 
 test("doctor tells of a home that leads nowhere by its path, not by a runtime", async () => {
   await using folder = await makeTempFolder();

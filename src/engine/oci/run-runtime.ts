@@ -90,10 +90,10 @@ export async function runRuntime(
     ["null", "1"],
     ["null", "2"],
     ["setenv", COPY_FOLDER, join(directory, FOLDER_NAMES.runtime)],
+    ["chdir", directory],
   ];
   const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
-  // From the folder of the container, in which the launcher is: crun reads a colon as the end of a
-  // kind of log.
+  // From the folder of the container: crun reads a colon as the end of a kind of log.
   const log = join(FOLDER_NAMES.runtime, "log");
   const runtime = [context.runtime, "--root", file("state"), "--log", log] as const;
   const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
