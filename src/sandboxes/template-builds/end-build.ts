@@ -53,7 +53,7 @@ export async function endBuild(
   );
   await step("build.committed");
   await evictSteps(context);
-  await removeOldBuilds(context, templateId);
+  removeOldBuilds(context, templateId);
 }
 
 /** Build, tags and state appear together. */

@@ -22,6 +22,7 @@ type TeamContext = Pick<
   Services & Tenant & Folders,
   "store" | "team" | "layersDirectory" | "log" | "retry"
 >;
+type RemovalContext = Pick<Services & Folders, "store" | "layersDirectory" | "cleanUpLater">;
 
 /**
  * Makes sure that a team may have one more template.
@@ -95,14 +96,18 @@ function oldestFirst(builds: readonly BuildRecord[]): BuildRecord[] {
   return builds.toSorted((left, right) => left.createdAtMs - right.createdAtMs);
 }
 
-/** Forgets builds of a template that were replaced long ago, with the layers that nothing else names. */
-export async function removeOldBuilds(
-  context: Services & Folders,
+/**
+ * Forgets builds of a template that were replaced long ago. The layers that nothing else names go later:
+ * they may be many, and nobody needs to wait for them.
+ */
+export function removeOldBuilds(
+  { store, layersDirectory, cleanUpLater }: RemovalContext,
   templateId: string,
-): Promise<void> {
-  const folders = forgetOldBuilds(context.store, templateId);
-  await cleanUpOrRetry(context, `old builds of ${templateId}`, () =>
-    removeLayers(context.layersDirectory, folders),
+): void {
+  const folders = forgetOldBuilds(store, templateId);
+  if (folders.length === 0) return;
+  cleanUpLater(`old builds of ${templateId}`, (signal) =>
+    removeLayers(layersDirectory, folders, signal),
   );
 }
 

@@ -7,6 +7,7 @@ import { createSilentLog } from "../../../../src/common/log.ts";
 import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
 import {
   forgetOldBuilds,
+  removeOldBuilds,
   requireLayerSpace,
   requireTemplatePlace,
 } from "../../../../src/sandboxes/template-builds/team-limits.ts";
@@ -84,4 +85,20 @@ test("builds without a tag are kept while they are among the newest fifty", () =
   const left = store.builds.ofTemplate(templateId).map(({ buildId }) => buildId);
   expect(left.toSorted()).toEqual([ids[0], ...ids.slice(3)]);
   expect(forgetOldBuilds(store, templateId)).toEqual([]);
+});
+
+test("nobody waits for the layers of replaced builds to be removed", async () => {
+  await using folder = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const { templateId } = addTemplate(store, "mine", "a");
+  const ids = Array.from({ length: 52 }, (_, index) => addBuild(store, templateId, index));
+  for (const name of ids) await mkdir(join(folder.path, name));
+  const works: ((signal: AbortSignal) => Promise<void>)[] = [];
+  const cleanUpLater = (_subject: string, work: (typeof works)[number]) => void works.push(work);
+  removeOldBuilds({ store, layersDirectory: folder.path, cleanUpLater }, templateId);
+  expect(store.builds.ofTemplate(templateId)).toHaveLength(50);
+  expect(await readdir(folder.path)).toHaveLength(52);
+  const { signal } = new AbortController();
+  for (const work of works) await work(signal);
+  expect((await readdir(folder.path)).toSorted()).toEqual(ids.slice(2));
 });
