@@ -202,14 +202,9 @@ function listAll(
 ): Page<SnapshotEntry> {
   const after = lastPosition(request);
   const limit = request.limit + 1;
-  const listed = store.snapshots.list({ team, sandboxId, limit, after });
-  const entries = listed.flatMap((template) => {
-    const { templateId, createdAtMs, buildId } = template;
-    const tag = store.builds.tags(templateId).find((candidate) => candidate.buildId === buildId);
-    // Another process may have removed it since.
-    if (tag === undefined) return [];
-    return [{ templateId, createdAtMs, snapshot: toSnapshot(template, tag.tag) }];
-  });
+  const entries = store.snapshots
+    .list({ team, sandboxId, limit, after })
+    .map((listed) => ({ ...listed, snapshot: toSnapshot(listed, listed.tag) }));
   return beginPage(entries, { positionOf }, request);
 }
 

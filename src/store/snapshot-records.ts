@@ -17,7 +17,8 @@ interface SnapshotListQuery {
 export interface ListedSnapshot {
   readonly templateId: string;
   readonly name: string | null;
-  /** Its newest build that has a tag. */
-  readonly buildId: string;
+  /** The first tag of its newest build that has one. */
+  readonly tag: string;
+  /** Of that build. */
   readonly createdAtMs: number;
 }

@@ -14,7 +14,11 @@ const CREATED = "build.record ->> 'createdAtMs'";
 /** The newest build of each template that a tag names: it says where the snapshot is in the list. */
 const NEWEST = `
   SELECT template.template_id AS template_id, template.name AS name,
-    build.build_id AS build_id, ${CREATED} AS created_at_ms
+    ${CREATED} AS created_at_ms,
+    (
+      SELECT min(tag) FROM tags
+      WHERE tags.build_id = build.build_id AND tags.template_id = template.template_id
+    ) AS tag
   FROM builds AS build INDEXED BY builds_by_time
     CROSS JOIN templates AS template INDEXED BY snapshots_by_team
   WHERE build.status = 'ready' AND template.template_id = build.template_id AND ${TEAM} = ?1
@@ -54,7 +58,7 @@ function toListed(row: Row): ListedSnapshot {
   return {
     templateId: String(row["template_id"]),
     name: typeof name === "string" ? name : null,
-    buildId: String(row["build_id"]),
+    tag: String(row["tag"]),
     createdAtMs: Number(row["created_at_ms"]),
   };
 }

@@ -145,6 +145,13 @@ describe("pages", () => {
   });
 });
 
+test("what another process removes while a page is read does not end the list", () => {
+  using world = makeWorld(7);
+  const { store } = world;
+  const builds = { ...store.builds, tags: () => [] };
+  expect(pagesOf({ ...store, builds }, 7).flat()).toEqual(world.expected());
+});
+
 test("a page reads no record beyond it", () => {
   using store = openStore({ path: ":memory:" });
   for (let index = 0; index < 30; index += 1) {
