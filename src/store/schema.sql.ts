@@ -84,6 +84,9 @@ export const STATE_STEPS: readonly string[] = [
   `,
   // Lists of snapshots are read in pages, by time or of one sandbox.
   `
+  DROP INDEX builds_by_template;
+  CREATE INDEX builds_by_template ON builds
+    (template_id, record ->> 'createdAtMs' DESC, build_id);
   CREATE INDEX builds_by_time ON builds
     (record ->> 'createdAtMs' DESC, template_id, status, build_id);
   CREATE INDEX builds_by_source ON builds (record ->> 'sourceSandboxId');

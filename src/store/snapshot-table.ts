@@ -26,11 +26,14 @@ const NEWEST = `
       SELECT 1 FROM tags
       WHERE tags.build_id = build.build_id AND tags.template_id = template.template_id
     )
-    AND NOT EXISTS (
-      SELECT 1 FROM tags JOIN builds AS other USING (build_id)
-      WHERE tags.template_id = template.template_id AND other.status = 'ready'
-        AND other.template_id = template.template_id
-        AND (other.record ->> 'createdAtMs', build.build_id) > (${CREATED}, other.build_id)
+    AND build.build_id = (
+      SELECT other.build_id FROM builds AS other
+      WHERE other.template_id = template.template_id AND other.status = 'ready'
+        AND EXISTS (
+          SELECT 1 FROM tags
+          WHERE tags.build_id = other.build_id AND tags.template_id = other.template_id
+        )
+      ORDER BY other.record ->> 'createdAtMs' DESC, other.build_id LIMIT 1
     )`;
 const OF_SANDBOX = `AND build.template_id IN (
     SELECT template_id FROM builds WHERE record ->> 'sourceSandboxId' = ?5
