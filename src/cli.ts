@@ -95,6 +95,7 @@ async function runCommand(
   words: readonly string[],
 ): Promise<number> {
   let log: Logger | undefined;
+  let { home } = given;
   await using stack = new AsyncDisposableStack();
   try {
     if (command.hasHome) checkHome(given.home);
@@ -108,18 +109,19 @@ async function runCommand(
     const isTried = missing !== undefined && command.triesHome && given.engine !== "kubernetes";
     const trial = isTried ? await openTrial(given.home) : undefined;
     stack.use(trial);
+    home = trial?.path ?? home;
     const run = await command.load();
-    const config = await withPrivileges(command, trial ? { ...given, home: trial.path } : given);
+    const config = await withPrivileges(command, { ...given, home });
     // Not before: another process may have taken the place of this one.
     for (const note of notes) complain(note);
     log = createLog(config.log);
     return await run({ config, words, log });
   } catch (thrown) {
-    const error = toHomeFault(thrown, given.home);
+    const error = toHomeFault(thrown, home);
     if (!(error instanceof SandboxError))
       log?.error({ op: "program", err: error }, "unexpected failure");
     const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
-    complain(`${errorText(error)}${hint}`);
+    complain(`${errorText(error)}${hint}`.replaceAll(home, given.home));
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
 }

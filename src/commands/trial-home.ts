@@ -4,6 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { errorText, isCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { readStartTicks } from "../engine/oci/container-record.ts";
 
 const OWNER_MODE = 0o700;
 const RIGHTS_OF_OTHERS = 0o077;
@@ -16,15 +17,18 @@ export interface TrialHome extends AsyncDisposable {
 
 /**
  * A directory on the file system on which the home would be made; undefined where this user can make
- * none there. Its name has the number of this process: the program that takes the place of this one,
- * to be root in a namespace, has the same number and finds the same directory.
+ * none there. Its name has the number and the start of this process: those of the program that takes
+ * the place of this one, to be root in a namespace, are the same, and it finds the same directory. In
+ * two containers that share the file system the numbers alone are often the same.
  */
 export function openTrialHome(home: string): TrialHome | undefined {
-  const path = join(findParent(home), `${NAME}${process.pid}`);
+  const parent = findParent(home);
+  // The command says what is wrong with the home itself.
+  if (parent === undefined) return undefined;
+  const path = join(parent, `${NAME}${process.pid}-${readStartTicks(process.pid)}`);
   try {
     makeOwn(path);
   } catch {
-    // The command says what is wrong with the home itself.
     return undefined;
   }
   return { path, [Symbol.asyncDispose]: () => remove(path) };
@@ -39,10 +43,10 @@ async function remove(path: string): Promise<void> {
   }
 }
 
-/** The nearest directory that is there. */
-function findParent(path: string): string {
+/** The nearest one that is there; undefined where no home can be made, behind a link to nothing. */
+function findParent(path: string): string | undefined {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()) return undefined;
   const parent = dirname(path);
-  if (parent === path) return parent;
   return statSync(parent, { throwIfNoEntry: false }) === undefined ? findParent(parent) : parent;
 }
 
