@@ -151,8 +151,10 @@ test.for(["crun", "runc"])(
   async (name) => {
     await using folder = await makeTempFolder();
     // crun reads a colon in the path of its log as the end of a kind of log.
-    const home = join(folder.path, "a:b/new");
-    await using program = startProgram(["doctor", "--runtime", name, "--home", home]);
+    const parent = join(folder.path, "a:b");
+    await mkdir(parent);
+    const words = ["doctor", "--runtime", name, "--home", join(parent, "new")];
+    await using program = startProgram(words);
     const output = text(program.stdout);
     expect([await program.exited(), await output]).toEqual([
       0,
