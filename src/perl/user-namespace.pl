@@ -112,8 +112,18 @@ sub make_namespace {
     while ( sysread $text_in, my $part, 4096 ) { $text .= $part if length $text < 4096 }
     waitpid $pid, 0;
     return $reason unless $made;
+    return undef unless $?;
     $text =~ s/\s+/ /ga;
-    return $? ? "ids: $text" : undef;
+    return may_not_gain()
+        ? 'newuidmap has no rights here: start this program without no_new_privs, '
+        . 'as NoNewPrivileges of systemd sets it'
+        : "ids: $text";
+}
+
+# Set-id programs give such a process nothing; to join a namespace it needs none.
+sub may_not_gain {
+    open( my $file, '<', '/proc/self/status' ) or return 0;
+    return scalar grep { /^NoNewPrivs:\t1$/ } <$file>;
 }
 
 umask 0077;

@@ -7,12 +7,7 @@
 
 import { userInfo } from "node:os";
 import { readIfThere } from "../../common/files.ts";
-import {
-  ID_RANGE,
-  mayNotGain,
-  NAMESPACE_FAULT,
-  NAMESPACE_ID_BASE,
-} from "../../common/privilege.ts";
+import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
 import { installCommand } from "./install-command.ts";
 import { perlCommand } from "./perl-program.ts";
@@ -47,9 +42,6 @@ async function planNamespace(home: string): Promise<Plan | string> {
   if (perl === undefined) return `no perl: ${installCommand()}`;
   if (newuidmap === undefined || newgidmap === undefined) {
     return `no newuidmap and newgidmap: ${installCommand()}`;
-  }
-  if (mayNotGain(await readText("/proc/self/status"))) {
-    return "newuidmap has no rights here: start this program without no_new_privs, as NoNewPrivileges of systemd sets it";
   }
   const account = ownAccount();
   const { uid, gid, username } = account;

@@ -44,6 +44,15 @@ test("ids that cannot be given are told, and the program goes on", async () => {
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^ids: .*\|a b\n$/) });
 });
 
+test("ids that set-id programs cannot give are told by the reason", async () => {
+  await using folder = await makeTempFolder();
+  const program = join(PERL_DIRECTORY, "user-namespace.pl");
+  const perl = ["perl", program, "FAULT", process.arch, folder.path, "true 0", "false 0"];
+  const words = ["--no-new-privs", ...perl, ...PROGRAM];
+  const { stdout } = await promisify(execFile)("setpriv", words);
+  expect(stdout).toMatch(/^newuidmap has no rights here: start .* without no_new_privs, .*\|a b$/m);
+});
+
 test("a limit of namespaces is told as one, and the program goes on", async () => {
   await using folder = await makeTempFolder();
   const limited = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"';
