@@ -16,6 +16,7 @@ import type { CommandContext } from "./command.ts";
 import { createEngine, probeEngine } from "./engine.ts";
 import { checkOutside } from "./outside-check.ts";
 import { untilStopped } from "./process-end.ts";
+import { findTemplateLack } from "./template-lack.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
@@ -116,6 +117,8 @@ async function checkBase(config: Config): Promise<EngineCheck> {
     return { name: "template base", outcome: "warning", detail: state, remedy };
   }
   const { detail, hint } = lack;
-  const outcome = hasHost ? "warning" : "missing";
+  const ofHome = await findTemplateLack(config.home, lack).catch(() => lack);
+  const isEnough = hasHost || ofHome === undefined;
+  const outcome = isEnough ? "warning" : "missing";
   return { name: "template base", outcome, detail: `${state}; ${detail}`, remedy: hint };
 }

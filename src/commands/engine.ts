@@ -54,8 +54,8 @@ export async function isKnownToWork(config: Config): Promise<boolean> {
   const mayUseHost = (config.allowHostTemplate ?? true) && canShareUsr();
   if (!mayUseHost && (await findBase(config.home)) === undefined) {
     if (!config.buildsBase) return false;
-    const { findBuildLack } = await import("../engine/templates/base.ts");
-    if (findBuildLack() !== undefined) return false;
+    const { findTemplateLack } = await import("./template-lack.ts");
+    if ((await findTemplateLack(config.home)) !== undefined) return false;
   }
   return missingPlatform(config) === undefined && rowOf(config).isProven(toOptions(config));
 }

@@ -12,7 +12,6 @@ import type { Config } from "../config.ts";
 import type { Engine, EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
-import { findBuildLack } from "../engine/templates/base.ts";
 import { parseMirrors } from "../images/reference.ts";
 import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
@@ -33,6 +32,7 @@ import { holdProgramFiles } from "./program-copies.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 import { storeNote } from "./store-note.ts";
+import { findTemplateLack } from "./template-lack.ts";
 
 /** The service that a stdio server speaks to. */
 export interface OpenService {
@@ -213,12 +213,12 @@ function say(line: string): void {
   process.stderr.write(`sandbox-mcp: ${line}\n`);
 }
 
-/** @throws SandboxError unavailable where there is no base and none can be built. */
+/** @throws SandboxError unavailable where there is no base and none can be built, nor a template of an image. */
 async function requireBase(config: Config): Promise<void> {
   const { home, buildsBase } = config;
   if ((await findBase(home)) !== undefined) return;
   const off = { detail: "--build-base is off", hint: commandLine(config, "template pull base") };
-  const lack = findBuildLack() ?? (buildsBase ? undefined : off);
+  const lack = (await findTemplateLack(home)) ?? (buildsBase ? undefined : off);
   if (lack === undefined) return;
   throw new SandboxError("unavailable", `the template base was not built: ${lack.detail}`, {
     hint: lack.hint,

@@ -60,6 +60,11 @@ function withoutBuild(store: Store, folders: readonly string[]): string[] {
   return folders.filter((folder) => !named.has(folder));
 }
 
+/** Whether one of these folders is an image, on which a template stands unless its last one was just removed. */
+export function hasImage(folders: readonly string[]): boolean {
+  return folders.some((folder) => IMAGE_PATTERN.test(folder));
+}
+
 /** Which of these folders are images that no build names now. */
 export function findUnusedImages(folders: readonly string[], store: Store): string[] {
   const images = folders.filter((folder) => IMAGE_PATTERN.test(folder));
