@@ -2,6 +2,7 @@
 
 import { isRootless } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
+import { findRelease, readSystem } from "./system-release.ts";
 
 /** By their Debian names; what is there already stays as it is. */
 const PACKAGES =
@@ -26,10 +27,12 @@ function asRoot(command: string): string {
   return command.includes("&&") ? `sudo sh -c '${command}'` : `sudo ${command}`;
 }
 
+/** The release of Debian whose backports have a runsc that is new enough. */
+const WITH_BACKPORT = "bookworm";
+
 /** What brings the runtime of the level gvisor, where this system has a package that is new enough. */
-export function gvisorCommand(): string {
-  const isDebian = findProgram("apt-get") !== undefined;
-  return isDebian
-    ? asRoot("apt-get install -t bookworm-backports runsc")
+export function gvisorCommand(system: string = readSystem()): string {
+  return findRelease(system) === WITH_BACKPORT
+    ? asRoot(`apt-get install -t ${WITH_BACKPORT}-backports runsc`)
     : "install runsc: https://gvisor.dev/docs/user_guide/install/";
 }

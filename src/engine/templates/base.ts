@@ -4,7 +4,6 @@
  */
 
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
 import { chmod, lchown, lstat, mkdir, opendir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
@@ -16,6 +15,7 @@ import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
+import { findRelease, readSystem } from "../host/system-release.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { addNode } from "./node.ts";
 import { openLocal, readAccounts, redactSources, writeSetting, writeSettings } from "./settings.ts";
@@ -92,7 +92,6 @@ const SOURCES = [
 ] as const;
 
 const BUILDER = "mmdebstrap";
-const SYSTEM = "/etc/os-release";
 /** In the draft of the layer, for what the builder leaves when it is killed or fails. */
 const TEMPORARY = "temporary";
 
@@ -154,15 +153,6 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
     if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
   };
   return [await makeLayer(options.directory, fill, options.signal)];
-}
-
-/** At once, since a host may wait for it. */
-function readSystem(): string {
-  return existsSync(SYSTEM) ? readFileSync(SYSTEM, "utf8") : "";
-}
-
-function findRelease(system: string): string | undefined {
-  return /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(system)?.[1];
 }
 
 async function findSources(): Promise<string | undefined> {
