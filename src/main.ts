@@ -32,6 +32,8 @@ async function start(): Promise<void> {
   // One that takes rights from the owner keeps a program from the files that it makes.
   process.umask(process.umask(RIGHTS_OF_OTHERS) & RIGHTS_OF_OTHERS);
   for (const name of PERL_VARIABLES) Reflect.deleteProperty(process.env, name);
+  // perl has a page to say of a locale that this machine lacks, as one that came over SSH.
+  process.env["PERL_BADLANG"] = "0";
   const { lockInspector } = await import("./inspector-lock.ts");
   lockInspector(process.env);
   const { keepCompiled } = await import("./compile-cache.ts");

@@ -93,7 +93,7 @@ test("what a user has perl load and decode changes no program of the service", a
   await mkdir(join(library, "File"), { recursive: true });
   await writeFile(join(library, "File/Glob.pm"), 'die "of another perl"');
   const paths = [`PERL5LIB=${library}`, `PERLLIB=${library}`];
-  const own = ["PERL5OPT=-MNo::Such::Module", "PERL_UNICODE=SDA", ...paths];
+  const own = ["PERL5OPT=-MNo::Such::Module", "PERL_UNICODE=SDA", "LC_ALL=xx_XX", ...paths];
   const program = ["env", ...own, ...person.program] as const;
   const { code, stderr } = await runAs({ ...person, program }, ["doctor"]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
