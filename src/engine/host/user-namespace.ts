@@ -44,12 +44,20 @@ async function planNamespace(home: string): Promise<Plan | string> {
     return `no newuidmap and newgidmap: ${installCommand()}`;
   }
   const account = ownAccount();
+  if (account === undefined) {
+    const uid = process.getuid?.();
+    return `no account of user id ${uid}, for which newuidmap asks: sudo useradd --uid ${uid} user${uid}`;
+  }
   const { uid, gid, username } = account;
   const texts = [await readText("/etc/subuid"), await readText("/etc/subgid")] as const;
   const [users, groups] = texts.map((text) => findRange(text, [username, String(uid)]));
   if (users === undefined || groups === undefined) {
     const first = findFree(texts.join("\n"));
-    return `no range of ${ID_RANGE} ids for this user in /etc/subuid and /etc/subgid: ${rangeCommand(account, first)}`;
+    const range = `${first}-${first + ID_RANGE - 1}`;
+    return (
+      `no range of ${ID_RANGE} ids for this user in /etc/subuid and /etc/subgid: ` +
+      `sudo usermod --add-subuids ${range} --add-subgids ${range} ${username}`
+    );
   }
   return {
     perl,
@@ -60,24 +68,13 @@ async function planNamespace(home: string): Promise<Plan | string> {
   };
 }
 
-/** An id may have no account, as in a container; what is said of its ranges then has its number. */
+/** An id may have no account, as in a container. */
 function ownAccount() {
   try {
     return userInfo();
   } catch {
-    const uid = process.getuid?.() ?? 0;
-    return { uid, gid: process.getgid?.() ?? 0, username: String(uid), isUnknown: true };
+    return undefined;
   }
-}
-
-/** What gives a user the range from this id on; usermod knows accounts alone. */
-function rangeCommand(
-  { uid, username, isUnknown = false }: { uid: number; username: string; isUnknown?: boolean },
-  first: number,
-): string {
-  if (isUnknown) return `echo ${uid}:${first}:${ID_RANGE} | sudo tee -a /etc/subuid /etc/subgid`;
-  const range = `${first}-${first + ID_RANGE - 1}`;
-  return `sudo usermod --add-subuids ${range} --add-subgids ${range} ${username}`;
 }
 
 /** As useradd of most distributions begins. */
