@@ -98,7 +98,7 @@ function oldestFirst(builds: readonly BuildRecord[]): BuildRecord[] {
 
 /**
  * Forgets builds of a template that were replaced long ago. The layers that nothing else names go later:
- * they may be many, and nobody needs to wait for them.
+ * they may be many, and no client has to wait for them.
  */
 export function removeOldBuilds(
   { store, layersDirectory, cleanUpLater }: RemovalContext,
