@@ -30,7 +30,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
 }
 
 /** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
-const MAX_SERVICES = Math.min(3, availableParallelism() + 1);
+const MAX_SERVICES = Math.min(2, availableParallelism());
 
 const LEFT_OUT = [
   ...(process.env["FAULTS"] === "all" ? [] : LONG_FILES.FAULTS),
@@ -56,7 +56,7 @@ function levelOfServices(wanted: Level) {
         ...test,
         name: `${wanted.name}-paired`,
         include: PAIRED_FILES.filter(own),
-        maxWorkers: 2,
+        maxWorkers: MAX_SERVICES,
         sequence: { groupOrder: 2 },
       },
     },
