@@ -46,11 +46,13 @@ function request(name: string) {
 const none = () => {
   throw new Error("not asked");
 };
+/** Of one write, unlike the shell's own printf: who reads the first line has the rest of it, too. */
+const TWO_LINES = "env printf 'first\\nunfinished'; sleep 1000";
 const CANCELLED = expect.stringMatching(/^cancelled: build .* of the same template was started$/);
 
 test("what a step wrote last is in the log of a build that is cancelled, before the reason", async () => {
   const build = request("cancelled");
-  await build.start(plan({ steps: [run("printf 'first\\nunfinished'; sleep 1000")] }));
+  await build.start(plan({ steps: [run(TWO_LINES)] }));
   await expect.poll(build.lines).toContain("first");
   await request("cancelled").start(plan({}));
   await expect.poll(() => build.status().build.status).toBe("error");
@@ -59,7 +61,7 @@ test("what a step wrote last is in the log of a build that is cancelled, before 
 
 test("so is what a ready command wrote last", async () => {
   const build = request("ready");
-  await build.start(plan({ readyCommand: "printf 'first\\nunfinished'; sleep 1000" }));
+  await build.start(plan({ readyCommand: TWO_LINES }));
   await expect.poll(build.lines).toContain("first");
   await request("ready").start(plan({}));
   await expect.poll(() => build.status().build.status).toBe("error");
