@@ -1,5 +1,6 @@
 /** What ends a server process: stop signals, and more uncaught errors than it can survive. */
 
+import { isatty } from "node:tty";
 import type { Logger } from "../common/log.ts";
 import { operationOf } from "../common/operation.ts";
 import { catchUncaught } from "../common/uncaught.ts";
@@ -7,6 +8,8 @@ import { catchUncaught } from "../common/uncaught.ts";
 const STOP_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 const EXIT_SIGNAL_BASE = 128;
 const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
+
+const STANDARD_STREAMS = [0, 1, 2];
 
 type StopName = (typeof STOP_SIGNALS)[number];
 
@@ -17,10 +20,12 @@ export interface StopSignals extends Disposable {
   received(): StopName | undefined;
 }
 
-export function listenForStopSignals(): StopSignals {
+/** @param options.hangsUp - Whether SIGHUP is one of them; without effect otherwise. */
+export function listenForStopSignals({ hangsUp = true } = {}): StopSignals {
   const controller = new AbortController();
   let received: StopName | undefined;
   const onSignal = (name: StopName): void => {
+    if (name === "SIGHUP" && !hangsUp) return;
     if (controller.signal.aborted) process.exit(exitCodeOf(name));
     received = name;
     controller.abort();
@@ -33,6 +38,14 @@ export function listenForStopSignals(): StopSignals {
       for (const name of STOP_SIGNALS) process.off(name, onSignal);
     },
   };
+}
+
+/**
+ * Whether a program goes with the terminal that it was started at. One without a terminal at any of
+ * its standard streams was detached from it: of `nohup`, Node.js undoes what the kernel was asked for.
+ */
+export function hasTerminal(): boolean {
+  return STANDARD_STREAMS.some((descriptor) => isatty(descriptor));
 }
 
 function exitCodeOf(name: StopName): number {

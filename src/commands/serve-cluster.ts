@@ -26,7 +26,7 @@ import { withPublicPort } from "../wire/address.ts";
 import { createDeferredHandlers, toHandler, type PrivateListener } from "./embedded-service.ts";
 import { openHome } from "./home.ts";
 import { readPodTemplate } from "./pod-template-file.ts";
-import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
+import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { listenerUrl, reachableUrl } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { openServeTls } from "./serve-tls.ts";
@@ -39,7 +39,7 @@ const MAX_HOST_CHARACTERS = 40;
 
 export async function serveCluster(config: Config, log: Logger): Promise<number> {
   requireSettings(config);
-  using stops = listenForStopSignals();
+  using stops = listenForStopSignals({ hangsUp: hasTerminal() });
   using lastResort = startLastResort(log);
   await openHome(config.home);
   await using front = await startFront({ config, log, signal: stops.signal });

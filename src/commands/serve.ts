@@ -15,7 +15,7 @@ import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local-service.ts";
-import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
+import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { requireTools, startServeMcp } from "./serve-mcp.ts";
 import { clientLines, openServeTls } from "./serve-tls.ts";
@@ -44,7 +44,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });
   }
   if (config.remote !== undefined) process.stderr.write(`sandbox-mcp: ${KEY_UNUSED}\n`);
-  using stops = listenForStopSignals();
+  using stops = listenForStopSignals({ hangsUp: hasTerminal() });
   using lastResort = startLastResort(log);
   await openHome(config.home);
   const tls = await openServeTls(config, { log, signal: stops.signal });

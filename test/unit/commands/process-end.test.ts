@@ -51,3 +51,22 @@ test("a second signal does not wait for the work", async () => {
   child.kill("SIGINT");
   expect(await exit).toEqual([130, null]);
 });
+
+test("a server that is detached from its terminal goes on without it", async () => {
+  const script = `
+    import { hasTerminal, listenForStopSignals } from ${JSON.stringify(MODULE)};
+    const stops = listenForStopSignals({ hangsUp: hasTerminal() });
+    stops.signal.addEventListener("abort", () => process.exit(stops.received() === "SIGTERM" ? 0 : 1));
+    process.on("SIGHUP", () => process.stdout.write("hung up\\n"));
+    setInterval(() => process.stdout.write("ready\\n"), 1000);
+    process.stdout.write("ready\\n");`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const exit = once(child, "exit");
+  await once(child.stdout, "data");
+  child.kill("SIGHUP");
+  for await (const chunk of child.stdout) if (String(chunk).includes("hung up")) break;
+  child.kill("SIGTERM");
+  expect(await exit).toEqual([0, null]);
+});
