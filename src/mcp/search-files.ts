@@ -84,6 +84,7 @@ async function search(request: SearchRequest, means: Means): Promise<SearchResul
   if (run.status === ERROR_STATUS && kept.lines.length === 0) await checkPattern(request, program);
   const stopped = kept.isFull() ? kept.reason() : run.stopped;
   const isWhole = stopped === undefined;
+  if (!isWhole) dropLead(kept.lines, request.context);
   const binaryFiles = program === "ripgrep" ? kept.binaryFiles() : undefined;
   return {
     program,
@@ -95,6 +96,14 @@ async function search(request: SearchRequest, means: Means): Promise<SearchResul
       (isWhole ? await countBinary(request, { paths, lines: kept.lines }) : undefined),
     unreadable: run.complaints,
   };
+}
+
+/** Takes away the context before a match that is not shown. */
+function dropLead(lines: FoundLine[], context: number): void {
+  const match = lines.findLast(({ isMatch }) => isMatch);
+  const last = (match?.line ?? 0) + context;
+  const isShown = ({ path, line = 0 }: FoundLine) => path === match?.path && line <= last;
+  lines.splice(lines.findLastIndex((line) => isShown(line)) + 1);
 }
 
 /** The lines to be shown: of binary files none, and no more than the limits. */
@@ -266,7 +275,12 @@ async function checkPattern(request: SearchRequest, program: Program): Promise<v
   const ignore = { take: () => undefined, isFull: () => false };
   const { status, stderr } = await runProgram(request, args, ignore);
   if (status !== ERROR_STATUS) return;
-  const reason = stderr.replace(/^(rg|grep): /, "").trim();
+  // What follows names options of the program, which no caller can set.
+  const reason =
+    stderr
+      .replace(/^(rg|grep): /, "")
+      .split("\n\nConsider enabling")[0]
+      ?.trim() ?? "";
   throw new SandboxError("invalid_argument", `${program} refused: ${quoteWords(reason)}`, {
     hint: "Correct pattern or glob; write \\ before characters that stand for themselves.",
   });

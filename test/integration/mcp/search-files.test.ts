@@ -65,6 +65,14 @@ test("case, names, context and the path choose", async () => {
   expect((await search("const", { path: `${root}/a.ts`, glob: "*.py" })).text).toMatch(/^1 /);
 });
 
+test("the context of a match beyond the limit is not shown", async () => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, { "a.txt": "alpha\nb\nc\nd\ne\nalpha\n" });
+  const { text } = await search("alpha", { limit: 1, context: 1 });
+  expect(text).toMatch(/^1 matching lines in 1 files .*there are more/);
+  expect(text).toMatch(/\n1: alpha\n2- b\n--- end$/);
+});
+
 test("faulty wishes are named", async () => {
   await using world = await startMcpWorld();
   const { search, root } = await prepare(world, CODE);
@@ -210,6 +218,26 @@ test("grep searches no link of the root, as in every other directory", async () 
     ["grep", "/etc", "/notes"],
     ["grep", "/etc", "/notes"],
   ]);
+});
+
+test.for([
+  ["look-around, including look-ahead and look-behind, is not supported", "PCRE2 with the --pcre2"],
+  ["the literal '\"\\n\"' is not allowed in a regex", "multiline mode with the --multiline"],
+])("the options that ripgrep advises are not told: %s", async ([reason = "", advice = ""]) => {
+  await using world = await startMcpWorld();
+  const { request } = await withoutRipgrep(world, async () => ROOT);
+  async function* start() {
+    const bytes = Buffer.from(`rg: ${reason}\n\nConsider enabling ${advice} flag.\n`);
+    yield { type: "start", pid: 1 } as const;
+    yield { type: "data", stream: "stderr", bytes } as const;
+    yield { type: "end", exitCode: 2, status: "" } as const;
+  }
+  const sandbox = { ...request.sandbox, process: { ...request.sandbox.process, start } };
+  const deadline = AbortSignal.timeout(10_000);
+  await expect(searchFiles({ ...request, sandbox, deadline })).rejects.toMatchObject({
+    code: "invalid_argument",
+    message: `ripgrep refused: ${JSON.stringify(reason)}`,
+  });
 });
 
 test("a search of the root that ends while its entries are listed is not complete", async () => {
