@@ -18,7 +18,7 @@ import { callUnary } from "./unary.ts";
 export interface Entry {
   readonly name: string;
   readonly path: string;
-  /** `other` stands for broken links, sockets, pipes and devices. */
+  /** That of a link's target; `symlink`: a link that leads nowhere; `other`: a socket, pipe or device. */
   readonly type: "file" | "directory" | "symlink" | "other";
   readonly sizeBytes: number;
   /** Permission bits, 0 to 0o777. */
@@ -27,6 +27,7 @@ export interface Entry {
   readonly owner: string;
   readonly group: string;
   readonly modifiedAt: Date | undefined;
+  /** The end of a chain of links. */
   readonly symlinkTarget: string | undefined;
 }
 
@@ -128,17 +129,21 @@ const EVENT_TYPES: Readonly<Record<number, WatchEvent["type"]>> = {
 
 /** An entry of a reply; where a peer left it out, only the path is known. */
 function toEntry(entry: EntryInfo | undefined, path: string): Entry {
+  const target = entry?.symlinkTarget;
+  const type = ENTRY_TYPES[entry?.type ?? FileType.UNSPECIFIED] ?? "other";
+  // Of a broken or circular link the service gives the link itself as the target.
+  const isBroken = type === "other" && target !== undefined && target === entry?.path;
   return {
     name: entry?.name ?? path,
     path: toPath(entry?.path ?? path),
-    type: ENTRY_TYPES[entry?.type ?? FileType.UNSPECIFIED] ?? "other",
+    type: isBroken ? "symlink" : type,
     sizeBytes: Number(entry?.size ?? 0n),
     mode: entry?.mode ?? 0,
     permissions: toWord(entry?.permissions ?? ""),
     owner: toWord(entry?.owner ?? ""),
     group: toWord(entry?.group ?? ""),
     modifiedAt: entry?.modifiedTime === undefined ? undefined : timestampDate(entry.modifiedTime),
-    symlinkTarget: entry?.symlinkTarget === undefined ? undefined : toPath(entry.symlinkTarget),
+    symlinkTarget: target === undefined || isBroken ? undefined : toPath(target),
   };
 }
 

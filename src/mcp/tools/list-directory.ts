@@ -75,12 +75,14 @@ const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const
 >;
 
 function formatEntry(entry: Entry): string {
-  const { symlinkTarget } = entry;
   const time = entry.modifiedAt?.toISOString().slice(0, 19) ?? "-";
-  const target = symlinkTarget === undefined ? "" : ` -> ${nameTarget(symlinkTarget)}`;
-  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${quoteName(entry.path)}${target}`;
+  const path = `${quoteName(entry.path)}${targetOf(entry)}`;
+  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${path}`;
 }
 
-function nameTarget(target: string): string {
-  return quoteName(cutText(target, MAX_TARGET_CHARACTERS));
+function targetOf({ type, symlinkTarget }: Entry): string {
+  if (symlinkTarget !== undefined) {
+    return ` -> ${quoteName(cutText(symlinkTarget, MAX_TARGET_CHARACTERS))}`;
+  }
+  return type === "symlink" ? " (broken link)" : "";
 }

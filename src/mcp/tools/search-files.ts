@@ -82,7 +82,12 @@ export const searchFilesTool = defineTool({
 });
 
 /** A pipe or device may never end. */
-function requireSearchable({ type, path }: Entry, { suggest }: ToolContext): void {
+function requireSearchable({ type, path, symlinkTarget }: Entry, { suggest }: ToolContext): void {
+  if (type === "symlink" && symlinkTarget === undefined) {
+    const hint = suggest("list_directory", "Call list_directory to see what is there.");
+    const message = `${quoteName(path)} is a link that leads nowhere`;
+    throw new SandboxError("invalid_argument", message, { hint });
+  }
   if (type !== "other") return;
   const message = `${quoteName(path)} is neither a file nor a directory`;
   const hint = suggest("run_process", "Read a pipe or device with run_process.");

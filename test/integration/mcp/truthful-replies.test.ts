@@ -160,6 +160,27 @@ test("a directory with too many entries names what helps", async () => {
   );
 });
 
+test("a link that leads nowhere is told as one, without a target", async () => {
+  await using sandbox = await startSandbox();
+  const { call, shell, world } = sandbox;
+  await shell("ln -s absent broken; ln -s round round; mkfifo pipe; ln -s pipe good");
+  const { fields } = await call("stat_path", { path: `${world.folder}/broken` });
+  expect(fields).toMatchObject({ type: "symlink", permissions: "Lrwxrwxrwx" });
+  expect(fields).not.toHaveProperty("symlink_target");
+  const { text } = await call("list_directory", { path: world.folder });
+  const found = [...text.matchAll(/^(.) \S+ \S+ \S+\/(broken|round|pipe|good)\b(.*)$/gm)];
+  expect(found.map(([, ...parts]) => parts.join(" "))).toEqual([
+    "l broken  (broken link)",
+    expect.stringMatching(/^\? good  -> \S+\/pipe$/),
+    "? pipe ",
+    "l round  (broken link)",
+  ]);
+  const search = { path: `${world.folder}/broken`, pattern: "a" };
+  expect((await call("search_files", search)).text).toMatch(
+    /^invalid_argument: \S+\/broken is a link that leads nowhere\. Call list_directory/,
+  );
+});
+
 test("a pipe is refused by a search at once", async () => {
   await using sandbox = await startSandbox();
   const { call, shell, world } = sandbox;
