@@ -18,7 +18,7 @@ import {
 } from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { ADDITIVE, defineTool, type ToolContext } from "../tool.ts";
+import { ADDITIVE, defineTool, type Suggest, type ToolContext } from "../tool.ts";
 
 const DEFAULT_TEMPLATE = "base";
 const MAX_NETWORK_ENTRIES = 100;
@@ -96,7 +96,7 @@ export const createSandbox = defineTool({
   async handler(params, context) {
     const { suggest } = context;
     const body = await withHints(createWhenBuilt(params, context), {
-      not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
+      not_found: missingHint(suggest),
       resource_exhausted: freeHint(suggest),
       // A template that is being built has a hint of its own.
       ...(params.isolation !== undefined && { unavailable: WITHOUT_ISOLATION }),
@@ -139,6 +139,12 @@ export const createSandbox = defineTool({
     });
   },
 });
+
+function missingHint(suggest: Suggest): string {
+  const templates = suggest("list_templates", " list_templates has the templates.");
+  const snapshots = suggest("list_snapshots", " list_snapshots has the snapshots.");
+  return `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.${templates}${snapshots}`;
+}
 
 function timeoutNote(
   sandboxId: string,

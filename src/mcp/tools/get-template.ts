@@ -43,12 +43,12 @@ export const getTemplate = defineTool({
     next_cursor: z.string().optional(),
   }),
   annotations: READ_ONLY,
-  async handler({ template: reference, limit, cursor }, { service, signal }) {
+  async handler({ template: reference, limit, cursor }, { service, signal, suggest }) {
     const query = { limit, ...(cursor !== undefined && { nextToken: cursor }) };
     // The wire takes a plain id; the tag of a snapshot names a build, which the list shows anyway.
     const templateId = reference.split(":")[0] ?? reference;
     const page = await withHints(service.control.template(templateId, query, signal), {
-      not_found: "No such template; the default is base.",
+      not_found: `No such template; the default is base.${suggest("list_templates", " list_templates has all.")}`,
       invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
     });
     const { template } = page;

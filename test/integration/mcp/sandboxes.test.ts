@@ -99,7 +99,9 @@ test("an unknown template is named", async () => {
   await using world = await startMcpWorld();
   const { isError, text } = await world.call("create_sandbox", { template: "nope" });
   expect(isError).toBe(true);
-  expect(text).toMatch(/^not_found: .*nope.*No such template or snapshot; the default is base\.$/);
+  expect(text).toMatch(
+    /^not_found: .*nope.*No such template or snapshot; the default is base\. list_templates has the templates\. list_snapshots has the snapshots\.$/,
+  );
 });
 
 test("names to be reached without a rule for the rest are refused with that rule", async () => {
