@@ -19,6 +19,7 @@ const MAX_FEW_CHARACTERS = 30_000;
 
 /** Fields that are left out: they identify the sandbox, or the transport of the record. */
 const ALWAYS_EQUAL: ReadonlySet<string> = new Set([
+  "category",
   "envID",
   "instanceID",
   "sandboxID",

@@ -2,6 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
+import { CELL_FLAGS, CELL_PROGRAM } from "../cell-program.ts";
 import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
@@ -9,6 +10,8 @@ import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_SHOWN = 200;
 const MAX_COMMAND_CHARACTERS = 300;
+/** Its text is the same for every cell, and says nothing of what the cell does. */
+const CELL_COMMAND = ["python3", ...CELL_FLAGS, "-c", CELL_PROGRAM].join(" ");
 
 export const listProcesses = defineTool({
   name: "list_processes",
@@ -30,7 +33,8 @@ export const listProcesses = defineTool({
     const all = await sandbox.process.list(context.signal);
     const shown = all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
       process_id: `p_${pid}`,
-      command: cutText(oneLine(cmd), MAX_COMMAND_CHARACTERS),
+      command:
+        cmd === CELL_COMMAND ? "a cell of run_code" : cutText(oneLine(cmd), MAX_COMMAND_CHARACTERS),
     }));
     const hasCut = shown.some(({ command }) => command.endsWith("…"));
     const omitted = all.length - shown.length;

@@ -189,8 +189,10 @@ function textOf(found: Found & { readonly part: Part; readonly encoding: Encodin
 }
 
 /** A type that is only the name's word is told as such when the content is no picture. */
-function typeFact(slice: FileSlice): string {
+function typeFact(slice: FileSlice): string | undefined {
   const mimeType = mimeTypeOf(slice);
+  // A range beyond the end has none.
+  if (mimeType === "") return undefined;
   return mimeType.startsWith("image/") && mimeType !== "image/svg+xml"
     ? `text, though its name says ${quoteName(mimeType)}`
     : quoteName(mimeType);

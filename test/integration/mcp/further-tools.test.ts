@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
+import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/cell-program.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
@@ -51,6 +52,26 @@ test("a process that runs is listed until it ends", async () => {
   await call("send_signal", { process_id: processId, signal: "SIGKILL" });
   const processes = async () => (await call("list_processes", {})).fields["processes"];
   await expect.poll(processes).toEqual([]);
+});
+
+test("a cell of run_code is listed as one, not with the program that runs it", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const args = [...CELL_FLAGS, "-c", CELL_PROGRAM];
+  // It waits for a request on stdin.
+  const cell = { sandbox_id, cmd: "python3", args, keep_stdin_open: true, wait_seconds: 0 };
+  const started = await world.call("run_process", cell);
+  const process_id = /process_id: (p_\d+)/.exec(started.text)?.[1];
+  const { fields } = await world.call("list_processes", { sandbox_id });
+  expect(fields["processes"]).toEqual([{ process_id, command: "a cell of run_code" }]);
+  expect(fields).not.toHaveProperty("note");
+});
+
+test("a record of the log has no field that all have", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const { text } = await world.call("get_logs", { sandbox_id });
+  expect(text).toMatch(/\n\S+ info Sandbox created logger=sandboxes\n/);
 });
 
 test("templates are listed, and what is not there is no error to delete", async () => {
