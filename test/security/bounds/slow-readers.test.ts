@@ -9,7 +9,9 @@ import { joinWithoutReading, measureSlowReaders } from "../../support/slow-reade
 
 const MIB = 1024 * 1024;
 const MAX_ADDED_MS = 50;
-/** A machine with other work delays everybody now and then, but not round after round. */
+/** Of a machine with other work, on which the same call takes long without them, too. */
+const MAX_ADDED_SHARE = 2;
+/** Such a machine delays everybody now and then, but not round after round. */
 const MAX_ROUNDS = 4;
 /** The first round also grows what the daemon keeps for its own use from then on. */
 const MAX_FIRST_GROWTH_BYTES = 64 * MIB;
@@ -19,13 +21,14 @@ test.for([1, 100])("R9 %i slow readers delay no other, and hold no memory", asyn
   await using daemon = await startTestDaemon({ useBinaryFormat: true });
   const first = await measureSlowReaders(daemon, count);
   expect(first.growthBytes).toBeLessThan(MAX_FIRST_GROWTH_BYTES);
-  let addedMs = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < MAX_ROUNDS && addedMs > MAX_ADDED_MS; round += 1) {
-    const next = await measureSlowReaders(daemon, count);
-    expect(next.growthBytes).toBeLessThan(MAX_GROWTH_BYTES);
-    if (!next.isCut) addedMs = Math.min(addedMs, next.duringMs - next.beforeMs);
+  let beyondMs = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < MAX_ROUNDS && beyondMs > 0; round += 1) {
+    const { beforeMs, duringMs, growthBytes, isCut } = await measureSlowReaders(daemon, count);
+    expect(growthBytes).toBeLessThan(MAX_GROWTH_BYTES);
+    const allowedMs = Math.max(MAX_ADDED_MS, MAX_ADDED_SHARE * beforeMs);
+    if (!isCut) beyondMs = Math.min(beyondMs, duringMs - beforeMs - allowedMs);
   }
-  expect(addedMs).toBeLessThan(MAX_ADDED_MS);
+  expect(beyondMs).toBeLessThanOrEqual(0);
 });
 
 test("R9 who stopped reading gets what came before, and then the reason why no more", async () => {
