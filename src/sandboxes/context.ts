@@ -110,6 +110,8 @@ export interface SandboxEntry {
   run: Run | undefined;
   /** Reads the daemon's log; undefined until it was first needed. */
   follower: Disposable | undefined;
+  /** What the pause under way will keep, for those who ask meanwhile. */
+  pausing?: Pick<SandboxRecord, "hasMemory" | "pauseReason"> | undefined;
   /** Changed by the expiry alone. */
   failedPause?: FailedPause;
 }

@@ -78,7 +78,7 @@ function isListed(metadata: Readonly<Record<string, string>>): boolean {
 }
 
 function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
-  return { ...toSandbox(entry, context.secrets), state: stateOf(entry) };
+  return { ...toSandbox(entry, context.secrets), ...entry.pausing, state: stateOf(entry) };
 }
 
 /** The same with what a sandbox of its kind cannot do. */

@@ -86,6 +86,7 @@ export async function pauseEntry(
 ): Promise<void> {
   const { reason, keepsMemory } = pause;
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
+  entry.pausing = { hasMemory: keepsMemory, pauseReason: reason };
   await changeState(context, { entry, during: "pausing" }, async () => {
     const fault = asksDaemon(pause) ? await findFault(context, entry) : undefined;
     if (fault !== undefined && pause.requiresDaemon === true) throw fault;
@@ -95,7 +96,7 @@ export async function pauseEntry(
       await freeze(context, entry, { ...pause, isDaemonUnresponsive: fault !== undefined });
     else await halt(context, entry, reason);
     return "paused";
-  });
+  }).finally(() => (entry.pausing = undefined));
   await step("pause.committed");
   const { sandboxId } = entry.record;
   context.log.info(

@@ -38,6 +38,19 @@ test("a paused sandbox tells what its pause kept, a running one nothing", async 
   expect(await detail()).not.toHaveProperty("pauseMode");
 });
 
+test("a pause under way is described as what it will keep", async () => {
+  using hold = held.hold("halt");
+  const answer = post("pause", { memory: false });
+  await hold.reached;
+  const kept = { state: "paused", pauseMode: "filesystem", pauseReason: "request" };
+  const described = await detail();
+  hold[Symbol.dispose]();
+  expect((await answer).status).toBe(204);
+  expect(described).toMatchObject(kept);
+  expect(described).not.toHaveProperty("pausedMemory");
+  expect((await post("resume", { timeout: 600 })).status).toBe(201);
+});
+
 test("a daemon that is silent at the pause is told, and its memory is not resumed", async () => {
   const { sandboxID } = await service.create({ autoResume: { enabled: true } });
   const send = async (rest: string, body: object) =>
