@@ -217,30 +217,27 @@ function startOf({ setup }: Pick<Build, "setup">) {
   return setup === undefined || setup.startCommand === "" ? {} : { startCmd: setup.startCommand };
 }
 
-/** An entry of `GET /templates`; none for a template without a build that can be started. */
-export function toListedTemplate(entry: ListedTemplate): ListedTemplateBody[] {
+/** An entry of `GET /templates`. */
+export function toListedTemplate(entry: ListedTemplate): ListedTemplateBody {
   const { template, newest, buildCount } = entry;
-  if (newest === undefined) return [];
-  return [
-    {
-      templateID: template.templateId,
-      buildID: newest.buildId,
-      cpuCount: newest.limits.cpus,
-      memoryMB: newest.limits.memoryMb,
-      diskSizeMB: newest.limits.diskMb,
-      public: template.isPublic,
-      ...namesOf(template),
-      createdAt: toTime(template.createdAtMs),
-      updatedAt: toTime(template.updatedAtMs),
-      createdBy: null,
-      lastSpawnedAt: toNullableTime(template.lastSpawnedAtMs),
-      spawnCount: template.spawnCount,
-      buildCount,
-      envdVersion: ENVD_VERSION,
-      buildStatus: "ready",
-      ...startOf(newest),
-    },
-  ];
+  return {
+    templateID: template.templateId,
+    buildID: newest.buildId,
+    cpuCount: newest.limits.cpus,
+    memoryMB: newest.limits.memoryMb,
+    diskSizeMB: newest.limits.diskMb,
+    public: template.isPublic,
+    ...namesOf(template),
+    createdAt: toTime(template.createdAtMs),
+    updatedAt: toTime(template.updatedAtMs),
+    createdBy: null,
+    lastSpawnedAt: toNullableTime(template.lastSpawnedAtMs),
+    spawnCount: template.spawnCount,
+    buildCount,
+    envdVersion: ENVD_VERSION,
+    buildStatus: "ready",
+    ...startOf(newest),
+  };
 }
 
 /** One sample of what a sandbox used. */

@@ -49,11 +49,11 @@ type BuildEntry = Pick<
   "buildId" | "createdAtMs" | "updatedAtMs" | "finishedAtMs" | "limits" | "setup"
 > & { readonly status: TemplateBuildRecord["status"] };
 
-/** A template in a list. */
+/** A template in a list: one with a build that is ready. */
 export interface ListedTemplate {
   readonly template: TemplateRecord;
-  /** Its newest build that is ready; undefined when it has none. */
-  readonly newest: BuildEntry | undefined;
+  /** The newest build that is ready. */
+  readonly newest: BuildEntry;
   /** Of those that are ready. */
   readonly buildCount: number;
 }
@@ -135,9 +135,10 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .allBuilt()
         .filter((template) => isListed(options, template))
         .toSorted((left, right) => comparePositions(positionOf(left), positionOf(right), "asc"))
-        .map((template) => {
+        .flatMap((template) => {
           const { newest, amount } = store.builds.readyOf(template.templateId);
-          return { template, newest: newest && withLimits(options, newest), buildCount: amount };
+          if (newest === undefined) return [];
+          return { template, newest: withLimits(options, newest), buildCount: amount };
         }),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);

@@ -21,7 +21,7 @@ const listing = {
   replies: { 200: z.array(listedTemplateSchema) },
   faults: [],
   async handle(_request, { sandboxes }) {
-    return { status: 200, body: sandboxes.templates.list().flatMap(toListedTemplate) };
+    return { status: 200, body: sandboxes.templates.list().map(toListedTemplate) };
   },
 } as const satisfies Omit<Route, "path">;
 
@@ -46,7 +46,7 @@ const templateRows: readonly Route[] = [
       );
       return {
         status: 200,
-        body: items.flatMap(toListedTemplate),
+        body: items.map(toListedTemplate),
         headers: nextPageHeader(nextToken),
       };
     },
