@@ -7,6 +7,7 @@ export const LONG_FILES: Readonly<Record<"FAULTS" | "FIRST_RUN", readonly string
   /** `npm run faults` */
   FAULTS: [
     "test/e2e/faults/build-kill.test.ts",
+    "test/e2e/faults/call-sequences.test.ts",
     "test/e2e/faults/chain.test.ts",
     "test/e2e/faults/disk-fill.test.ts",
     "test/e2e/faults/guardian-kill.test.ts",
