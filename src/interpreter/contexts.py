@@ -69,8 +69,9 @@ class Context:
         """Starts the kernel where there is none. Raises KernelFailed."""
         if self.is_removed:
             raise KernelFailed("the context was removed")
-        if self.kernel is not None and self.kernel.is_alive and self.starting is None:
-            return
+        if self.starting is None and self.kernel is not None:
+            if self.kernel.is_alive and not self.kernel.is_leaving:
+                return
         if self.starting is None:
             self.starting = asyncio.ensure_future(self._start())
         # Whoever leaves does not end a start that others wait for.

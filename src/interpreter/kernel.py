@@ -67,6 +67,8 @@ class Kernel:
         self.is_frozen = False
         # Of the sandbox, as this process has them.
         self.variables = None
+        # Whether it takes no further cell, as it is about to exit.
+        self.is_leaving = False
         # Whether a caller knows of its end.
         self.is_told = False
         # Why this server ended it, if it did.
@@ -101,6 +103,10 @@ class Kernel:
     @property
     def is_alive(self):
         return self.process is not None and self.process.returncode is None
+
+    def leave(self):
+        """Takes note of an exit that a cell asked for. The next cell is for a new kernel."""
+        self.is_leaving, self.cause = True, "the kernel exited"
 
     async def spawn(self, arguments, **options):
         """Starts the process, the leader of a session, which ends with this server."""

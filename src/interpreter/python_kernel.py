@@ -139,6 +139,8 @@ class PythonKernel(Kernel):
         if kind in ("done", "ready"):
             if self.over is not None and not self.over.done():
                 self.over.set_result(None)
+        elif kind == "leaving":
+            self.leave()
         elif self.emit is not None:
             try:
                 self._tell(kind, content_of(text))

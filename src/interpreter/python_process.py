@@ -73,6 +73,9 @@ def cell_runner(kernel, channel):
             kernel.post_handler_hook()
         finally:
             set_variables(saved)
+        if kernel.shell.exit_now:
+            # By `exit()`; its loop stops a moment after the cell.
+            channel.tell("leaving")
 
     return run
 

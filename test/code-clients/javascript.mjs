@@ -299,6 +299,18 @@ test("20 runs in 4 contexts", async () => {
   );
   await Promise.all(contexts.map((context) => sandbox.removeCodeContext(context)));
 });
+test("a cell after exit() runs in a new kernel, and is told so", async () => {
+  const context = await sandbox.createCodeContext();
+  const run = (code) => sandbox.runCode(code, { ...LIMIT, context });
+  assert.equal((await run("kept = 1; exit()")).error, undefined);
+  const { error, logs } = await run("kept");
+  assert.equal(error.name, "NameError");
+  assert.match(
+    logs.stderr.join(""),
+    /the kernel exited since the last cell; its variables are gone/,
+  );
+  await sandbox.removeCodeContext(context);
+});
 test("hostile cells end themselves alone", async () => {
   const other = await sandbox.createCodeContext();
   await sandbox.runCode("kept = 1", { ...LIMIT, context: other });
