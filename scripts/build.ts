@@ -5,7 +5,8 @@
 
 import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { rolldown, type Plugin } from "rolldown";
+import { rolldown, type Plugin, type RolldownOutput } from "rolldown";
+import { readNotices } from "./notices.ts";
 import { readyDescriptors } from "./ready-descriptors.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -21,10 +22,13 @@ const HEADERS: Readonly<Record<string, [string, string]>> = {
 
 await rm(DIST, { recursive: true, force: true });
 await mkdir(DIST);
-await buildServer();
-await buildOne("src/envd/main.ts", { file: "envd.cjs", format: "cjs" });
-await buildOne("src/envd/starter.ts", { file: "envd-starter.cjs", format: "cjs" });
-await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
+const built = [
+  await buildServer(),
+  await buildOne("src/envd/main.ts", { file: "envd.cjs", format: "cjs" }),
+  await buildOne("src/envd/starter.ts", { file: "envd-starter.cjs", format: "cjs" }),
+  await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" }),
+];
+await writeFile(join(DIST, "third-party-notices.txt"), await readNotices(modulesOf(built)));
 // Programs for the system calls that Node lacks; they are run as they are.
 await cp(join(ROOT, "src/perl"), DIST, { recursive: true });
 await cp(join(ROOT, "src/shell"), DIST, { recursive: true });
@@ -36,7 +40,7 @@ await cp(join(ROOT, "src/interpreter"), join(DIST, "interpreter"), {
 });
 
 /** CommonJS: modules of Node load much more when they are imported than when they are required. */
-async function buildServer(): Promise<void> {
+async function buildServer(): Promise<RolldownOutput> {
   const input = join(ROOT, "src/main.ts");
   await using build = await rolldown({
     input,
@@ -45,14 +49,16 @@ async function buildServer(): Promise<void> {
     plugins: [readyDescriptors(), lateModules(), lateProgram()],
   });
   // What is not ASCII would take twice the memory, so that is escaped and comments go.
-  await build.write({ dir: DIST, format: "cjs", charset: "ascii", comments: false });
+  const options = { format: "cjs", charset: "ascii", comments: false } as const;
+  const output = await build.write({ dir: DIST, ...options });
   await writeFile(join(DIST, "package.json"), '{"type":"commonjs"}\n');
+  return output;
 }
 
 async function buildOne(
   source: string,
   { file, format }: { readonly file: string; readonly format: "cjs" | "esm" },
-): Promise<void> {
+): Promise<RolldownOutput> {
   const plugins = [readyDescriptors(), ...(format === "cjs" ? [lateModules()] : [])];
   await using build = await rolldown({
     input: join(ROOT, source),
@@ -60,7 +66,13 @@ async function buildOne(
     transform: { inject: { ...BASE64, ...HEADERS } },
     plugins,
   });
-  await build.write({ file: join(DIST, file), format, minify: true, charset: "ascii" });
+  return await build.write({ file: join(DIST, file), format, minify: true, charset: "ascii" });
+}
+
+/** The files of which the programs are made. */
+function modulesOf(outputs: readonly RolldownOutput[]): readonly string[] {
+  const files = outputs.flatMap(({ output }) => output);
+  return files.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
 }
 
 /**

@@ -53,7 +53,7 @@ async function packBundle(about: PackageFacts): Promise<string> {
 
 /** Packed results may lie in the same folder. */
 function isProgram(path: string): boolean {
-  return [BUILT, INTERPRETER].includes(path) || /\.(?:js|cjs|mjs|json|pl|py|sh)$/.test(path);
+  return [BUILT, INTERPRETER].includes(path) || /\.(?:js|cjs|mjs|json|pl|py|sh|txt)$/.test(path);
 }
 
 /** The manifest of the bundle; its tools are those of tools.manifest.json. */

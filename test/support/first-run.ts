@@ -4,18 +4,7 @@
  */
 
 import { execFile } from "node:child_process";
-import {
-  chmod,
-  copyFile,
-  cp,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  symlink,
-  writeFile,
-} from "node:fs/promises";
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -36,10 +25,7 @@ export interface Installed extends AsyncDisposable {
   readonly planPath: string;
 }
 
-/**
- * Packs and installs. There is no registry in a test: the packages that it depends on are put there
- * first, as npm would have done, and npm finds nothing to fetch.
- */
+/** Packs and installs. There is no registry in a test, and the package depends on no other. */
 export async function installPackage(): Promise<Installed> {
   const folder = await mkdtemp(join(tmpdir(), "smcp-install-"));
   await chmod(folder, 0o755);
@@ -52,16 +38,8 @@ export async function installPackage(): Promise<Installed> {
   const { stdout } = await run("npm", words, { cwd: ROOT, env });
   const packed: readonly { readonly filename: string }[] = JSON.parse(stdout);
   const app = join(folder, "app");
-  await mkdir(join(app, "node_modules/.bin"), { recursive: true });
+  await mkdir(app);
   await writeFile(join(app, "package.json"), '{"name":"app","private":true}');
-  for (const [name, { bin = {} }] of await dependencies()) {
-    const target = join(app, "node_modules", name);
-    await cp(join(ROOT, "node_modules", name), target, { recursive: true });
-    // Without these npm takes a package for damaged, and fetches it.
-    for (const [command, path] of Object.entries(bin)) {
-      await symlink(join("..", name, path), join(app, "node_modules/.bin", command));
-    }
-  }
   const tarball = join(folder, packed[0]?.filename ?? "");
   await run("npm", ["install", "--no-audit", "--no-fund", tarball], { cwd: app, env });
   const listener = join(folder, "step-listener.ts");
@@ -76,28 +54,6 @@ export async function installPackage(): Promise<Installed> {
     planPath: join(plans, "plan"),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
-}
-
-interface Locked {
-  readonly bin?: Readonly<Record<string, string>>;
-  readonly dependencies?: Readonly<Record<string, string>>;
-  readonly peerDependencies?: Readonly<Record<string, string>>;
-}
-
-/** All packages that the program's own dependencies come to. */
-async function dependencies(): Promise<ReadonlyMap<string, Locked>> {
-  const facts: Locked = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
-  const text = await readFile(join(ROOT, "node_modules/.package-lock.json"), "utf8");
-  const { packages }: { readonly packages: Readonly<Record<string, Locked>> } = JSON.parse(text);
-  const found = new Map<string, Locked>();
-  const open = Object.keys(facts.dependencies ?? {});
-  for (let name = open.pop(); name !== undefined; name = open.pop()) {
-    const entry = packages[`node_modules/${name}`];
-    if (entry === undefined || found.has(name)) continue;
-    found.set(name, entry);
-    open.push(...Object.keys({ ...entry.dependencies, ...entry.peerDependencies }));
-  }
-  return found;
 }
 
 /** Who starts it, and in which home. */
