@@ -37,11 +37,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
   const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
   const filesystems = await readFile("/proc/filesystems", "utf8");
   return [
-    check(
-      "system",
-      `${process.platform} ${process.arch}`,
-      isSupported() || "use Linux on x64 or arm64",
-    ),
+    checkSystem(process.versions),
     checkPrivilege(cgroups, wanted.namespaceFault),
     check("programs", missing.join(", ") || "all found", missing.length === 0 || installCommand()),
     check(
@@ -67,6 +63,17 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
 }
+
+/** Plug'n'Play of Yarn puts its own functions for files in the place of Node's, and lacks some. */
+export function checkSystem({ pnp }: NodeJS.ProcessVersions): EngineCheck {
+  const system = `${process.platform} ${process.arch}`;
+  if (pnp === undefined) return check("system", system, isSupported() || SYSTEM_REMEDY);
+  return check("system", `${system} with the Plug'n'Play of Yarn`, YARN_REMEDY);
+}
+
+const SYSTEM_REMEDY = "use Linux on x64 or arm64";
+const YARN_REMEDY =
+  "start the program with npx, or install it with `nodeLinker: node-modules` in .yarnrc.yml";
 
 function runtimeRemedy(wanted: string): string {
   if (["auto", "crun", "runc", "runsc"].includes(wanted)) return installCommand();

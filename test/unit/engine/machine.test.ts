@@ -8,7 +8,7 @@ import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups, missingControllers } from "../../../src/engine/oci/cgroups.ts";
 import { failureRemedy } from "../../../src/engine/oci/failure-remedy.ts";
 import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
-import { checkOpenFiles, checkRoot } from "../../../src/engine/oci/requirements.ts";
+import { checkOpenFiles, checkRoot, checkSystem } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -47,6 +47,17 @@ describe("cgroup trees", () => {
       : [];
     expect(trees).toEqual({ unified, legacy });
     expect(isHybrid({ ...trees, hasSwapLimit: true })).toBe(mixed);
+  });
+});
+
+test("the functions for files that Yarn puts in the place of Node's are no base for sandboxes", () => {
+  expect(checkSystem(process.versions)).toMatchObject({ outcome: "ok" });
+  expect(checkSystem({ ...process.versions, pnp: "3" })).toEqual({
+    name: "system",
+    outcome: "missing",
+    detail: `linux ${process.arch} with the Plug'n'Play of Yarn`,
+    remedy:
+      "start the program with npx, or install it with `nodeLinker: node-modules` in .yarnrc.yml",
   });
 });
 
