@@ -24,7 +24,11 @@ interface PackageFacts {
 }
 
 interface ToolsManifest {
-  readonly tools: readonly { readonly name: string; readonly description: string }[];
+  readonly tools: readonly {
+    readonly name: string;
+    readonly description: string;
+    readonly toolset: string;
+  }[];
 }
 
 const run = promisify(execFile);
@@ -56,7 +60,7 @@ function isProgram(path: string): boolean {
   return [BUILT, INTERPRETER].includes(path) || /\.(?:js|cjs|mjs|json|pl|py|sh|txt)$/.test(path);
 }
 
-/** The manifest of the bundle; its tools are those of tools.manifest.json. */
+/** The manifest of the bundle; its tools are those of tools.manifest.json that its server lists. */
 async function describeBundle(about: PackageFacts): Promise<object> {
   const text = await readFile(join(ROOT, "tools.manifest.json"), "utf8");
   const { tools }: ToolsManifest = JSON.parse(text);
@@ -80,7 +84,9 @@ async function describeBundle(about: PackageFacts): Promise<object> {
       entry_point: "server/main.js",
       mcp_config: { command: "node", args: ["${__dirname}/server/main.js", "stdio"], env },
     },
-    tools: tools.map(({ name, description }) => ({ name, description })),
+    tools: tools
+      .filter(({ toolset }) => toolset === "core")
+      .map(({ name, description }) => ({ name, description })),
     compatibility: { platforms: ["linux", "darwin", "win32"], runtimes: { node: ">=24.9.0" } },
     user_config: {
       api_key: {
