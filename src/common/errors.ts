@@ -167,8 +167,9 @@ const HIDDEN = "(path)";
 const QUOTED_PATTERN = /(['"`])(?:file:\/\/)?\/[^'"`]*\1/g;
 const FILE_PATTERN = /\bfile:\/\/[^\s'"`]+/g;
 const PLAIN_PATTERN = /(?<![\w./:-])\/[^\s'"`]*[^\s'"`:;,.)\]}]/g;
-/** Below a folder of ours, also where its beginning was cut. */
-const OWN_PATTERN = /[^\s'"`(]*(?:node_modules|sandbox-mcp|\.part)\/[^\s'"`]*[^\s'"`:;,.)\]}]/g;
+/** Below a folder of ours, also where its beginning was cut; from the first character of a word alone. */
+const OWN_PATTERN =
+  /(?<![^\s'"`(])[^\s'"`(]*(?:node_modules|sandbox-mcp|\.part)\/[^\s'"`]*[^\s'"`:;,.)\]}]/g;
 
 /** The text without absolute paths; addresses of pages stay. */
 export function hidePaths(text: string): string {

@@ -11,7 +11,8 @@ type Init = Iterable<readonly [string, string]> | Readonly<Record<string, string
 const NAME_PATTERN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Nothing that could end a line, on the wire or in a log. */
 const FORBIDDEN_PATTERN = /[\0\r\n]/;
-const SPACE_AROUND_PATTERN = /^[\t\n\r ]+|[\t\n\r ]+$/g;
+/** The second begins at the first of its spaces alone: others would each read to the end again. */
+const SPACE_AROUND_PATTERN = /^[\t\n\r ]+|(?<![\t\n\r ])[\t\n\r ]+$/g;
 const COOKIE = "set-cookie";
 
 /** Names and values as the Fetch standard treats them, without its guards for browsers. */
