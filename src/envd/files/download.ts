@@ -22,6 +22,8 @@ import { typeByContent, typeByName, UNKNOWN_TYPE } from "./media-type.ts";
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 /** So much of a file is looked at to tell text from other content. */
 const SNIFFED_BYTES = 512;
+/** No file of sysfs has more, though each says that it has exactly so much. */
+const START_BYTES = 4_096;
 const READ_BYTES = 262_144;
 /** Errors of the system, not those of Node. */
 const SYSTEM_CODE = /^E[A-Z0-9]+$/;
@@ -161,7 +163,7 @@ function needsIdentity(headers: ConditionHeaders): boolean {
 }
 
 async function readStart(file: FileHandle): Promise<Uint8Array> {
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(SNIFFED_BYTES), 0, SNIFFED_BYTES, 0);
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0);
   return buffer.subarray(0, bytesRead);
 }
 
@@ -199,6 +201,7 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
   const { exchange, path, file } = content;
   const { response } = exchange;
   const start = await readStart(file);
+  const type = content.type ?? typeByContent(start.subarray(0, SNIFFED_BYTES));
   const stats = requireRegular(path, await file.stat());
   const state = { size: stats.size, modifiedMs: stats.mtimeMs };
   const delivery = decideDelivery(headers, state);
@@ -213,9 +216,9 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
     );
     return;
   }
-  response.setHeader("content-type", content.type ?? typeByContent(start));
-  // Files of the kernel say that they are empty and are not; their length is known at the end.
-  if (stats.size === 0 && start.length > 0) {
+  response.setHeader("content-type", type);
+  // Files of the kernel say that they are empty or of a page; their length is known at the end.
+  if (start.length !== Math.min(stats.size, START_BYTES)) {
     await sendParts(content, [{ part: { start: 0, end: Number.POSITIVE_INFINITY } }]);
   } else if (delivery.kind === "whole") {
     response.setHeader("content-length", stats.size);
@@ -227,7 +230,6 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
     response.statusCode = 206;
     await sendParts(content, [{ part: delivery }]);
   } else {
-    const type = content.type ?? typeByContent(start);
     const ranges = layOutRanges(delivery.parts, { type, size: stats.size });
     response.setHeader("content-type", ranges.contentType);
     response.setHeader("content-length", ranges.contentLength);

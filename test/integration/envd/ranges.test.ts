@@ -1,7 +1,8 @@
-/** Several parts of a file in one download. */
+/** Several parts of a file in one download, and a file whose size is not known before. */
 
-import { writeFile } from "node:fs/promises";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { startTestDaemon } from "../../support/envd.ts";
 
@@ -41,4 +42,16 @@ test("parts that are larger than the file together are the whole of it", async (
     [206, "bytes 1-2/10", "12"],
     [416, "bytes */10", ""],
   ]);
+});
+
+test("a file of sysfs says that it has a page, and is sent as it is", async () => {
+  await using daemon = await startTestDaemon();
+  const path = "/sys/devices/system/cpu/online";
+  const content = await readFile(path, "utf8");
+  expect((await stat(path)).size).toBeGreaterThan(content.length);
+  for (const headers of [{}, { range: "bytes=0-99" }, { "accept-encoding": "gzip" }]) {
+    const { status, bytes } = await daemon.http(`/files?path=${path}`, { headers });
+    const text = "accept-encoding" in headers ? gunzipSync(bytes).toString() : bytes.toString();
+    expect([status, text]).toEqual([200, content]);
+  }
 });
