@@ -89,6 +89,7 @@ test("every schema is plain enough for the strictest host", async () => {
   const faults = tools.flatMap(({ name, inputSchema, outputSchema }) => [
     ...schemaFaults(`${name} input`, inputSchema),
     ...schemaFaults(`${name} output`, outputSchema ?? { type: "object" }),
+    ...classFaults(`${name} input`, inputSchema),
     ...(inputSchema["additionalProperties"] === false ? [] : [`${name} input: open`]),
     ...wordFaults(`${name} input`, inputSchema, NOT_PORTABLE),
     ...wordFaults(`${name} output`, outputSchema ?? { type: "object" }, NOT_PORTABLE),
@@ -109,6 +110,12 @@ function schemaFaults(name: string, schema: Schema): string[] {
 function wordFaults(name: string, schema: Schema, words: readonly string[]): string[] {
   const text = JSON.stringify(schema);
   return words.filter((word) => text.includes(`"${word}":`)).map((word) => `${name}: ${word}`);
+}
+
+/** `\w` and `\d` are of ASCII in ECMAScript and of every script in Python and Rust. */
+function classFaults(name: string, schema: Schema): string[] {
+  const hasClass = /"pattern":"[^"]*\\\\[dsw]/i.test(JSON.stringify(schema));
+  return hasClass ? [`${name}: a class in a pattern`] : [];
 }
 
 test("a live server lists what the schemas say", async () => {
@@ -133,6 +140,7 @@ test("the checks find the faults that they look for", () => {
   expect([
     ...schemaFaults("x", schema),
     ...wordFaults("x", { items: { const: 1 } }, NOT_PORTABLE),
+    ...classFaults("x", { pattern: "^a\\w$" }),
     ...numbersWithoutBounds(schema),
     ...fieldsWithoutDescription(schema),
     ...hintFaults("x", { readOnlyHint: true }),
@@ -141,6 +149,7 @@ test("the checks find the faults that they look for", () => {
     "x: propertyNames",
     "x: anyOf",
     "x: const",
+    "x: a class in a pattern",
     ".count",
     ".count",
     "x: annotations",

@@ -31,7 +31,7 @@ const input = z.strictObject({
     .describe("The language of the cell."),
   context: z
     .string()
-    .regex(/^[\w.-]{1,64}$/)
+    .regex(/^[A-Za-z0-9_.-]{1,64}$/)
     .optional()
     .describe("Name of a separate state, made at its first use; default: one for each language."),
   wait_seconds: waitInput(50, "How long this call waits for the end."),
