@@ -1,5 +1,6 @@
 /** What a JSON text would become, judged before it is parsed: few bytes can stand for much memory. */
 
+import { isUtf8 } from "node:buffer";
 import { SandboxError } from "./errors.ts";
 
 /** Looks at the next piece of a text. @throws SandboxError invalid_argument, resource_exhausted */
@@ -96,10 +97,12 @@ function createFinder(bytes: Uint8Array) {
 }
 
 /**
- * The value of a JSON text that is neither too deep nor too rich.
+ * The value of a JSON text that is neither too deep nor too rich. Bytes of another encoding would
+ * become other text without a word (RFC 8259, 8.1).
  * @throws SandboxError invalid_argument, resource_exhausted; SyntaxError when it is no JSON
  */
 export function parseJson(bytes: Uint8Array, limits: JsonLimits = {}): unknown {
   createJsonGauge(limits)(bytes);
+  if (!isUtf8(bytes)) throw new SandboxError("invalid_argument", "JSON is not in UTF-8");
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"));
 }

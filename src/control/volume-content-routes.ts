@@ -162,7 +162,8 @@ function parseBody(body: Buffer): unknown {
   try {
     return parseJson(body);
   } catch (error) {
-    throw new SandboxError("invalid_argument", "body is not JSON", { cause: error });
+    const reason = error instanceof SandboxError ? error.message : "body is not JSON";
+    throw new SandboxError("invalid_argument", reason, { cause: error });
   }
 }
 

@@ -6,7 +6,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/server";
-import { SandboxError } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { createBatches, hasBatches, MAX_BATCH_MESSAGES } from "./batch.ts";
 import { findId, idOf, type MessageId } from "./message-id.ts";
@@ -221,7 +221,7 @@ function parse(bytes: Buffer): unknown {
     return parseJson(bytes);
   } catch (error) {
     if (error instanceof SyntaxError) return new Refusal(PARSE_ERROR, "Parse error");
-    return new Refusal(INVALID_REQUEST, "JSON with too many levels or values", findId(bytes));
+    return new Refusal(INVALID_REQUEST, errorText(error), findId(bytes));
   }
 }
 

@@ -51,7 +51,7 @@ export async function startEndpoint(clock?: Clock, { protocol, log }: EndpointOp
         accept: "application/json, text/event-stream",
         ...headers,
       },
-      body: typeof body === "string" ? body : JSON.stringify(body),
+      body: typeof body === "string" || body instanceof Blob ? body : JSON.stringify(body),
     });
   }
   const revoke = (token: string) => void revoked.add(token);

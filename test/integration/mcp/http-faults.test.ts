@@ -70,6 +70,18 @@ test.for([
   expect(await reply.json()).toMatchObject({ id: 7, error: { code: -32_600 } });
 });
 
+test("a request that is not in UTF-8 is -32600 with its id, not another text", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const text = JSON.stringify({ ...PING, id: 7, params: { _meta: { a: "ö" } } });
+  const body = new Blob([Buffer.from(text, "latin1")]);
+  const reply = await endpoint.post(body, headers);
+  expect([reply.status, await reply.json()]).toMatchObject([
+    400,
+    { id: 7, error: { code: -32_600, message: "JSON is not in UTF-8" } },
+  ]);
+});
+
 test.for(["a hundred malformed bodies", "five hundred by chance"])(
   "%s: an answer for each id, and the session goes on",
   { timeout: 30_000 },

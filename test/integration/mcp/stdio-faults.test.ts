@@ -89,6 +89,14 @@ test.for([
   expect(errorsOf(connection)).toEqual(errors);
 });
 
+test("a line that is not in UTF-8 is refused with its id", async () => {
+  await using connection = await open();
+  const line = '{"jsonrpc":"2.0","id":4,"method":"ping","params":{"_meta":{"a":"ö"}}}\n';
+  connection.stdin.write(Buffer.from(line, "latin1"));
+  expect(await isAlive(connection)).toBe(true);
+  expect(errorsOf(connection)).toEqual([[4, -32_600]]);
+});
+
 test("a byte order mark and a carriage return are ignored", async () => {
   await using connection = connect();
   connection.stdin.write(`\uFEFF${JSON.stringify({ jsonrpc: "2.0", ...INITIALIZE })}\r\n`);

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { createJsonGauge, parseJson } from "../../../src/common/json.ts";
 
 const TOO_DEEP = { code: "invalid_argument" };
+const OTHER = { code: "invalid_argument", message: "JSON is not in UTF-8" };
 const TOO_RICH = { code: "resource_exhausted" };
 
 test.for([
@@ -19,6 +20,7 @@ test.for([
   { name: "65 levels", text: `${"[".repeat(65)}${"]".repeat(65)}`, fault: TOO_DEEP },
   { name: "many values", text: `[${"1,".repeat(40_000)}1]`, fault: TOO_RICH },
   { name: "many empty objects", text: `[${"{},".repeat(20_000)}{}]`, fault: TOO_RICH },
+  { name: "bytes of another encoding", text: Buffer.from('"größe"', "latin1"), fault: OTHER },
   {
     name: "levels after a string that ends in backslashes",
     text: `["\\\\",${"[".repeat(70)}`,
