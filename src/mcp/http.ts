@@ -10,6 +10,8 @@ import {
 } from "@modelcontextprotocol/node";
 import {
   createMcpHandler,
+  INVALID_PARAMS,
+  isInitializeRequest,
   isLegacyRequest,
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
@@ -197,6 +199,10 @@ function createLegacy(options: LegacyOptions, sessions: Sessions) {
     const isOpening = methodSchema.safeParse(body).data?.method === "initialize";
     if (known === undefined && !isOpening) {
       return sendRpcError(response, 400, { code: -32_000, text: "Missing session", body });
+    }
+    if (isOpening && known === undefined && !isInitializeRequest(body)) {
+      const text = "Invalid params: initialize needs protocolVersion, capabilities and clientInfo";
+      return sendRpcError(response, 400, { code: INVALID_PARAMS, text, body });
     }
     if (known !== undefined && isOpening) {
       const text = "Invalid Request: Server already initialized";

@@ -82,6 +82,16 @@ test("a request that is not in UTF-8 is -32600 with its id, not another text", a
   ]);
 });
 
+test("a handshake that lacks something is -32602 with its id and says what it needs", async () => {
+  await using endpoint = await startEndpoint();
+  const params = { protocolVersion: "2025-11-25", capabilities: {} };
+  const reply = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE, id: 9, params });
+  expect([reply.status, await reply.json()]).toMatchObject([
+    400,
+    { id: 9, error: { code: -32_602, message: expect.stringContaining("clientInfo") } },
+  ]);
+});
+
 test.for(["a hundred malformed bodies", "five hundred by chance"])(
   "%s: an answer for each id, and the session goes on",
   { timeout: 30_000 },
