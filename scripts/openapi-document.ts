@@ -86,7 +86,10 @@ function toResponses(route: Route): Record<string, object> {
   const refusals = [UNAUTHENTICATED, ...faults, ...(body === undefined ? [] : [TOO_LARGE])];
   return {
     ...Object.fromEntries(
-      Object.entries(replies).map(([status, schema]) => [status, toReply(schema)]),
+      Object.entries(replies).map(([status, schema]) => [
+        status,
+        { ...toReply(schema), ...toReplyHeaders(route) },
+      ]),
     ),
     ...Object.fromEntries(
       refusals.map((status) => [status, worded.includes(status) ? WORDED_FAULT : FAULT]),
@@ -104,6 +107,15 @@ function toReply(schema: z.ZodType | null): object {
   };
 }
 
+function toReplyHeaders({ replyHeaders }: Route): object {
+  if (replyHeaders === undefined) return {};
+  const named = Object.entries(replyHeaders).map(([name, schema]) => [
+    name,
+    { required: false, schema: toSchema(schema) },
+  ]);
+  return { headers: Object.fromEntries(named) };
+}
+
 function toPathParameters({ path }: Pick<Route, "path">): object[] {
   const names = [...path.replace(/\*$/, "{rest}").matchAll(/\{([^}]+)\}/g)];
   return names.map(([, name]) => ({
@@ -116,12 +128,17 @@ function toPathParameters({ path }: Pick<Route, "path">): object[] {
 
 function toQueryParameters({ query }: Pick<Route, "query">): object[] {
   if (!(query instanceof z.ZodObject)) return [];
-  return Object.entries(query.shape).map(([name, schema]) => ({
-    name,
-    in: "query",
-    required: !schema.safeParse(undefined).success,
-    schema: toSchema(schema),
-  }));
+  return Object.entries(query.shape).map(([name, schema]) => {
+    const listed = toSchema(schema);
+    return {
+      name,
+      in: "query",
+      required: !schema.safeParse(undefined).success,
+      // Of a list the items are joined by commas.
+      ...(listed["type"] === "array" && { explode: false }),
+      schema: listed,
+    };
+  });
 }
 
 function toHeaderParameters({ headers = {} }: Route): object[] {
@@ -162,6 +179,6 @@ function toJson(schema: z.ZodType): object {
 }
 
 /** What a client sends, before any of our conversions. */
-function toSchema(schema: z.ZodType): object {
+function toSchema(schema: z.ZodType): Record<string, unknown> {
   return toJsonSchema(schema, "input");
 }

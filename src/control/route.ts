@@ -6,10 +6,10 @@ import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
 import type { TeamSandboxes } from "../sandboxes/team-sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { wholeNumber } from "../wire/bounds.ts";
 import { NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
-const MAX_INT32 = 2_147_483_647;
 const MAX_PAGE_SIZE = 100;
 
 /** Default time to live of the first and the second generation of the API. */
@@ -64,6 +64,8 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   readonly body?: z.ZodType<Body>;
   /** Statuses of success with the schema of their body; null for none. */
   readonly replies: Readonly<Partial<Record<RouteReply["status"], z.ZodType | null>>>;
+  /** Headers of a success that clients read, for the document; each can be absent. */
+  readonly replyHeaders?: Readonly<Record<string, z.ZodType>>;
   /** The refusals that a client may have to tell apart, besides 401 and 413. */
   readonly faults: readonly number[];
   /** The faults that have an `error_code`. */
@@ -100,20 +102,14 @@ export function readWaitMs(prefer: string | readonly string[] | undefined): numb
   return seconds === undefined ? MAX_WAIT_MS : Math.min(Number(seconds) * 1_000, MAX_WAIT_MS);
 }
 
-/** A whole number in a query. */
-export function wholeNumber(min: number, max: number = MAX_INT32) {
-  return z
-    .string()
-    .regex(/^[0-9]{1,16}$/, "expected a whole number")
-    .transform(Number)
-    .pipe(z.number().min(min).max(max));
-}
-
 /** Of lists in pages. */
 export const pageQuery = z.object({
   limit: wholeNumber(1, MAX_PAGE_SIZE).default(MAX_PAGE_SIZE),
   nextToken: z.string().optional(),
 });
+
+/** What a route of a list in pages documents of its reply. */
+export const PAGE_HEADERS = { "X-Next-Token": z.string() };
 
 /** The header that names the next page; none on the last one. */
 export function nextPageHeader(nextToken: string | undefined): Record<string, string> {

@@ -150,6 +150,18 @@ export function checkPairs(bounds: PairBounds) {
   };
 }
 
+const MAX_INT32 = 2_147_483_647;
+
+/** A whole number in a query. */
+export function wholeNumber(min: number, max: number = MAX_INT32) {
+  return z
+    .string()
+    .refine((text) => /^[0-9]{1,16}$/.test(text), "expected a whole number")
+    .transform(Number)
+    .pipe(z.number().min(min).max(max))
+    .meta({ type: "integer", minimum: min, maximum: max });
+}
+
 /** A text that names something: of so many characters, all of them whole. */
 export function boundedText(maxCharacters: number) {
   return z

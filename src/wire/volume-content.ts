@@ -1,6 +1,7 @@
 /** Bodies of `/volumecontent/{volumeID}/...`: the content of a volume by its token. */
 
 import { z } from "../common/schema.ts";
+import { wholeNumber } from "./bounds.ts";
 
 /** Of the container of a sandbox: other ids do not exist inside. */
 const MAX_ID = 65_535;
@@ -33,22 +34,14 @@ export const volumeChangeSchema = z.object({
   mode: mode.optional(),
 });
 
-function inQuery(schema: z.ZodType<number, number>) {
-  return z
-    .string()
-    .regex(/^[0-9]{1,10}$/, "expected a whole number")
-    .transform(Number)
-    .pipe(schema);
-}
-
 /** Of every route. */
 export const volumePathQuery = z.object({ path: z.string() });
 
 /** Of routes that make an entry. */
 export const volumeEntryQuery = volumePathQuery.extend({
-  uid: inQuery(id).optional(),
-  gid: inQuery(id).optional(),
-  mode: inQuery(mode).optional(),
+  uid: wholeNumber(0, MAX_ID).optional(),
+  gid: wholeNumber(0, MAX_ID).optional(),
+  mode: wholeNumber(0, MAX_MODE).optional(),
   force: z.enum(["true", "false"]).optional(),
 });
 
@@ -56,5 +49,5 @@ const MAX_DEPTH = 64;
 
 /** Of `GET /volumecontent/{volumeID}/dir`. */
 export const volumeListQuery = volumePathQuery.extend({
-  depth: inQuery(z.int().min(1).max(MAX_DEPTH)).optional(),
+  depth: wholeNumber(1, MAX_DEPTH).optional(),
 });

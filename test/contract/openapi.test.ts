@@ -246,7 +246,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
       made(async () => {
         const query = `state=running,paused&order=desc&startedAfter=2020-01-01T00:00:00Z`;
         const path = `/v2/sandboxes?${query}&template=base`;
-        return { path: `${path}&limit=100&nextToken=${await secondPage(path)}` };
+        return { path: `${path}&limit=1&nextToken=${await secondPage(path)}` };
       }),
       call("/v2/sandboxes?metadata=purpose%3Dall"),
       made(async () => {
@@ -343,6 +343,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
         await snapshotOf("paged");
         return { path: `/snapshots?limit=100&nextToken=${await secondPage("/snapshots")}` };
       }),
+      call("/snapshots?limit=1"),
       made(async () => ({ path: `/snapshots?name=kept&sandboxID=${plainId}` })),
     ],
     400: call("/snapshots?name=a%20b"),

@@ -15,17 +15,16 @@ export function templateRows<Row>({ call, made, snapshotOf, secondPage }: Templa
     "GET /templates": { 200: call("/templates") },
     "GET /default-templates": { 200: call("/default-templates") },
     "GET /v2/templates": {
-      200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
+      200: [call("/v2/templates?limit=1"), call("/v2/templates?nextToken=")],
       400: call("/v2/templates?nextToken=x"),
     },
     "GET /templates/{templateID}": {
       200: [
         call("/templates/serving"),
         made(async () => {
-          await snapshotOf("grown");
-          await snapshotOf("grown");
+          for (let build = 0; build < 3; build += 1) await snapshotOf("grown");
           const path = `/templates/${encodeURIComponent("local/grown")}`;
-          return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
+          return { path: `${path}?limit=1&nextToken=${await secondPage(path)}` };
         }),
       ],
     },

@@ -1,9 +1,10 @@
 /** `/sandboxes/{sandboxID}/logs`, in both generations; also of a sandbox that is gone. */
 
 import { z } from "../../common/schema.ts";
+import { wholeNumber } from "../../wire/bounds.ts";
 import { foundLogsSchema, logsSchema } from "../../wire/control.ts";
 import { toLogEntries, toLogsBody } from "../log-reply.ts";
-import { defineRoute, readSandboxId, sandboxParams, wholeNumber, type Route } from "../route.ts";
+import { defineRoute, readSandboxId, sandboxParams, type Route } from "../route.ts";
 
 /** The default of the first generation, and the most that the second one takes. */
 const MAX_LIMIT = 1000;

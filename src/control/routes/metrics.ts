@@ -2,13 +2,20 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import { wholeNumber } from "../../wire/bounds.ts";
 import { metricSchema } from "../../wire/control.ts";
 import { toMetricBody } from "../reply.ts";
-import { defineRoute, readSandboxId, sandboxParams, wholeNumber, type Route } from "../route.ts";
+import { defineRoute, readSandboxId, sandboxParams, type Route } from "../route.ts";
 
 const MS_PER_SECOND = 1000;
 const MAX_SANDBOXES = 100;
-const seconds = wholeNumber(0, Number.MAX_SAFE_INTEGER / MS_PER_SECOND).optional();
+const seconds = wholeNumber(0, Math.floor(Number.MAX_SAFE_INTEGER / MS_PER_SECOND)).optional();
+
+const idList = z
+  .string()
+  .refine((text) => text !== "", "must not be empty")
+  .transform((text) => text.split(","))
+  .meta({ type: "array", items: { type: "string" }, minItems: 1, maxItems: MAX_SANDBOXES });
 
 export const metricRoutes: readonly Route[] = [
   // Oldest first.
@@ -39,11 +46,11 @@ export const metricRoutes: readonly Route[] = [
   defineRoute({
     method: "GET",
     path: "/sandboxes/metrics",
-    query: z.object({ sandbox_ids: z.string().min(1) }),
+    query: z.object({ sandbox_ids: idList }),
     replies: { 200: z.object({ sandboxes: z.record(z.string(), metricSchema) }) },
     faults: [400],
     async handle({ query }, { sandboxes }) {
-      const names = query.sandbox_ids.split(",");
+      const { sandbox_ids: names } = query;
       if (names.length > MAX_SANDBOXES) {
         throw new SandboxError(
           "invalid_argument",

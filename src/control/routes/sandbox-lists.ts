@@ -10,6 +10,7 @@ import { toListedBody } from "../reply.ts";
 import {
   defineRoute,
   nextPageHeader,
+  PAGE_HEADERS,
   pageQuery,
   type ControlContext,
   type Route,
@@ -23,8 +24,12 @@ const filterSchema = z.object({
     .string()
     .transform((text) => text.split(","))
     .pipe(z.array(z.enum(STATES)))
+    .meta({ type: "array", items: { type: "string", enum: STATES }, minItems: 1 })
     .optional(),
-  order: z.string().default("desc"),
+  order: z
+    .string()
+    .meta({ enum: ["asc", "desc"] })
+    .default("desc"),
   startedAfter: z.iso.datetime({ offset: true }).optional(),
   template: z.string().optional(),
   nextToken: pageQuery.shape.nextToken,
@@ -58,6 +63,7 @@ export const sandboxListRoutes: readonly Route[] = [
     path: "/v2/sandboxes",
     query: filterSchema,
     replies: { 200: z.array(listedSandboxSchema) },
+    replyHeaders: { ...PAGE_HEADERS, "X-Total-Running": z.int() },
     faults: [400],
     async handle({ query }, context) {
       const { order, limit, nextToken: token, startedAfter, template } = query;

@@ -6,6 +6,7 @@ import { toMemoryFields, toSnapshotBody } from "../reply.ts";
 import {
   defineRoute,
   nextPageHeader,
+  PAGE_HEADERS,
   pageQuery,
   readSandboxId,
   sandboxParams,
@@ -38,6 +39,7 @@ export const snapshotRoutes: readonly Route[] = [
     path: "/snapshots",
     query: pageQuery.extend({ sandboxID: z.string().optional(), name: z.string().optional() }),
     replies: { 200: z.array(snapshotSchema) },
+    replyHeaders: PAGE_HEADERS,
     faults: [400],
     async handle({ query }, { sandboxes }) {
       const { items, nextToken } = sandboxes.listSnapshots({

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { normalizeTag, type TagAssignment } from "../../sandboxes/template-tags.ts";
+import { wholeNumber } from "../../wire/bounds.ts";
 import {
   tagAssignmentsSchema,
   tagCountSchema,
@@ -11,7 +12,7 @@ import {
   tagGroupsSchema,
   type TagAssignmentBody,
 } from "../../wire/tag-assignments.ts";
-import { defineRoute, templateParams, wholeNumber, type Route } from "../route.ts";
+import { defineRoute, templateParams, type Route } from "../route.ts";
 
 const MAX_LIMIT = 100;
 const MAX_TEXT = 512;

@@ -5,6 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { RECORD_LEVELS } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
 import type { BuildPlan } from "../../sandboxes/template-builds/build-request.ts";
+import { wholeNumber } from "../../wire/bounds.ts";
 import {
   buildLogsSchema,
   buildPlanSchema,
@@ -15,7 +16,7 @@ import {
   type RegistryBody,
 } from "../../wire/template-builds.ts";
 import { toBuildLine, toBuildStatusBody, toRequestedBuild } from "../build-reply.ts";
-import { defineRoute, wholeNumber, type Route } from "../route.ts";
+import { defineRoute, type Route } from "../route.ts";
 import { uploadUrl } from "../uploads.ts";
 
 const MAX_PAGE = 100;

@@ -14,7 +14,14 @@ import {
   untagRequestSchema,
 } from "../../wire/control-templates.ts";
 import { toListedTemplate, toTagBody, toTemplateBody } from "../reply.ts";
-import { defineRoute, nextPageHeader, pageQuery, templateParams, type Route } from "../route.ts";
+import {
+  defineRoute,
+  nextPageHeader,
+  PAGE_HEADERS,
+  pageQuery,
+  templateParams,
+  type Route,
+} from "../route.ts";
 
 const listing = {
   method: "GET",
@@ -35,6 +42,7 @@ const templateRows: readonly Route[] = [
     path: "/v2/templates",
     query: pageQuery,
     replies: { 200: z.array(listedTemplateSchema) },
+    replyHeaders: PAGE_HEADERS,
     faults: [400],
     async handle({ query }, { sandboxes }) {
       const { items, nextToken } = paginate(
@@ -70,6 +78,7 @@ const templateRows: readonly Route[] = [
     params: templateParams,
     query: pageQuery,
     replies: { 200: templateSchema },
+    replyHeaders: PAGE_HEADERS,
     faults: [400, 404],
     async handle({ params, query }, { sandboxes }) {
       const template = sandboxes.templates.peek(params.templateID);
