@@ -126,8 +126,7 @@ test("a stream ends when its key is revoked, and that of another key goes on", a
 
 test("a handshake that is refused leaves nothing behind", async () => {
   await using endpoint = await startEndpoint();
-  const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: {} };
-  const reply = await endpoint.post(initialize, { accept: "text/html" });
+  const reply = await endpoint.post(INITIALIZE, { accept: "text/html" });
   expect([reply.status, reply.headers.get("mcp-session-id")]).toEqual([406, null]);
 });
 
