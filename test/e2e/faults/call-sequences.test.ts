@@ -189,7 +189,8 @@ async function disturb(world: World, signal: AbortSignal): Promise<void> {
 }
 
 async function removeAll({ home, boxes, unanswered, snapshots }: World): Promise<void> {
-  const found = (await readPages(home, "desc")) ?? [];
+  const found = await readPages(home, "desc");
+  if (found === undefined) throw new Error("the service does not list its sandboxes");
   const strangers = found.filter(({ sandboxID }) => boxes.every(({ id }) => id !== sandboxID));
   expect(strangers.length).toBeLessThanOrEqual(unanswered);
   for (const { sandboxID } of found)
