@@ -5,6 +5,10 @@ import { defineConfig } from "vitest/config";
 import { LONG_FILES } from "./support/long-files.ts";
 import { ALONE_FILES, PAIRED_FILES, TIMED_FILES } from "./support/timed-files.ts";
 
+const LEFT_OUT = Object.entries(LONG_FILES).flatMap(([variable, files]) =>
+  process.env[variable] === undefined ? files : [],
+);
+
 interface Level {
   readonly name: string;
   readonly testTimeout: number;
@@ -16,6 +20,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
     test: {
       name,
       include: [`test/${name}/**/*.test.ts`],
+      exclude: LEFT_OUT,
       testTimeout,
       hookTimeout: testTimeout,
       globalSetup,
@@ -32,11 +37,6 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
 /** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
 const MAX_SERVICES = Math.min(2, availableParallelism());
 
-const LEFT_OUT = [
-  ...(process.env["FAULTS"] === "all" ? [] : LONG_FILES.FAULTS),
-  ...(process.env["FIRST_RUN"] === "all" ? [] : LONG_FILES.FIRST_RUN),
-];
-
 /** A level in three parts: its files, then those that measure times, in pairs and one by one. */
 function levelOfServices(wanted: Level) {
   const { test } = level(wanted);
@@ -45,7 +45,7 @@ function levelOfServices(wanted: Level) {
     {
       test: {
         ...test,
-        exclude: [...TIMED_FILES, ...LEFT_OUT],
+        exclude: [...LEFT_OUT, ...TIMED_FILES],
         maxWorkers: MAX_SERVICES,
         // A group has one number of workers; files that run one by one come after all groups.
         sequence: { groupOrder: 1 },

@@ -94,6 +94,7 @@ try {
       PATH: process.env["PATH"],
       HOME: process.env["HOME"],
       TMPDIR: tmpdir(),
+      CLIENTS: "all",
       NODE_EXTRA_CA_CERTS: certificate.authorityPath,
       NODE_OPTIONS: `--import ${NAMES}`,
       SDK_TLS: dirname(certificate.authorityPath),

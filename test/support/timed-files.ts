@@ -16,7 +16,7 @@ export const ALONE_FILES: readonly string[] = [
  * bounds hold beside busy loops too.
  */
 export const PAIRED_FILES: readonly string[] = [
-  "test/e2e/guardian-deadlines.test.ts",
+  "test/e2e/faults/guardian-deadlines.test.ts",
   "test/e2e/serve-restart.test.ts",
   "test/e2e/soak.test.ts",
   "test/e2e/stdio-end.test.ts",

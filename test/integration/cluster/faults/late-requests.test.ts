@@ -1,9 +1,9 @@
 /** Requests that are carried out after their front had given them up: nothing of them stays, nothing waits for them. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { atStep } from "../../support/at-step.ts";
-import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { atStep } from "../../../support/at-step.ts";
+import { callFront, endSandboxes, sendFront } from "../../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
 
 const LONG = 60_000;
 const SETTLED = { timeout: 40_000, interval: 50 };

@@ -3,9 +3,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { atStep } from "../../support/at-step.ts";
-import { endSandboxes, sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { atStep } from "../../../support/at-step.ts";
+import { endSandboxes, sendFront } from "../../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
 
 /** Half a minute stands for half an hour. */
 const GRACE_SHARE = 0.02;

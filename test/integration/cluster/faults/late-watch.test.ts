@@ -1,9 +1,9 @@
 /** The leading front while one of its watches is late: it removes nothing that another front has made. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { atStep } from "../../support/at-step.ts";
-import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { atStep } from "../../../support/at-step.ts";
+import { callFront, endSandboxes, sendFront } from "../../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
 
 const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 20_000, interval: 50 };

@@ -10,17 +10,14 @@ import {
   startApiFaults,
   type ApiFault,
   type ApiFaults,
-} from "../../support/api-faults.ts";
-import { sendFront } from "../../support/pod-front.ts";
-import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+} from "../../../support/api-faults.ts";
+import { sendFront } from "../../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
 
 /** Three minutes become four seconds, half an hour becomes half a minute. */
 const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 60_000, interval: 50 };
 const LONG = 180_000;
-/** Those that leave most behind, and what a front must not take for an answer. */
-const FAULTS = IS_WHOLE_RUN ? API_FAULTS : (["late", "twice", "redirected"] as const);
 /** More than any operation makes. */
 const MAX_REQUESTS = 30;
 
@@ -153,7 +150,7 @@ async function spoil(operation: Operation, number: number, fault: ApiFault): Pro
   return count > number;
 }
 
-test.for(FAULTS)("no request that is %s leaves anything", { timeout: LONG }, async (fault) => {
+test.for(API_FAULTS)("no request that is %s leaves anything", { timeout: LONG }, async (fault) => {
   for (const operation of OPERATIONS) {
     let number = 0;
     while (number < MAX_REQUESTS && (await spoil(operation, number, fault))) number += 1;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { takeCensus } from "../support/census.ts";
+import { takeCensus } from "../../support/census.ts";
 import {
   createBusy,
   END_LIMIT_MS,
@@ -13,8 +13,8 @@ import {
   NOTHING,
   openGuardedHome,
   startStdio,
-} from "../support/guarded.ts";
-import { startServe, type TestServe } from "../support/serve.ts";
+} from "../../support/guarded.ts";
+import { startServe, type TestServe } from "../../support/serve.ts";
 
 function optionsOf({ apiKey, url }: TestServe) {
   return { apiKey, apiUrl: url, sandboxUrl: url };
