@@ -24,6 +24,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
       testTimeout,
       hookTimeout: testTimeout,
       globalSetup,
+      setupFiles: ["test/support/no-warnings.ts"],
       // Most files wait for most of their time: two processors are busy with four.
       maxWorkers: availableParallelism() + 2,
       // A process and all imports for each file would take half of the processors' time.

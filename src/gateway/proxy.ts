@@ -182,7 +182,7 @@ const TIMEOUT_HEADER = "connect-timeout-ms";
  * RPC with a time limit of its own, reply and all, when that has passed.
  */
 export function limitDaemonWait(exchange: Exchange, upstream: ClientRequest): void {
-  const { request, response, passage } = exchange;
+  const { request, passage } = exchange;
   const stop = passage.endpoint.watch.wait((error) => void upstream.destroy(error));
   upstream.once("response", stop).once("upgrade", stop).once("close", stop);
   const { headers, url = "" } = request;
@@ -193,5 +193,5 @@ export function limitDaemonWait(exchange: Exchange, upstream: ClientRequest): vo
   const timer = setTimeout(() => {
     upstream.destroy(new SandboxError("deadline_exceeded", MESSAGES.daemonSilent));
   }, limitMs);
-  response.once("close", () => clearTimeout(timer));
+  upstream.once("close", () => clearTimeout(timer));
 }

@@ -63,11 +63,19 @@ export function startProgram(
     stderr: () => errors,
     exited,
     async [Symbol.asyncDispose]() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      child.kill("SIGTERM");
-      await exited();
+      if (child.exitCode === null && child.signalCode === null) {
+        child.kill("SIGTERM");
+        await exited();
+      }
+      requireNoWarning(errors);
     },
   };
+}
+
+/** What Node itself warns of, such as listeners without a bound, is a fault of ours. */
+function requireNoWarning(errors: string): void {
+  const [warning] = /^\(node:\d+\) .*Warning: .*$/m.exec(errors) ?? [];
+  if (warning !== undefined) throw new Error(`the program made Node warn: ${warning}`);
 }
 
 /** The address that `serve` prints once it listens; a machine under load takes its time. */
