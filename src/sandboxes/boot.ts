@@ -88,11 +88,11 @@ export async function initDaemon(
   });
 }
 
-/** Resolves when the daemon is up, told or not, and has made itself small for a long wait. */
+/** Resolves when the daemon has made itself small for a long wait. */
 export async function idleDaemon(container: Container, signal: AbortSignal): Promise<void> {
   await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
     const socket = await container.dialControl(bounded);
-    await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);
+    await callDaemon(socket, { method: "POST", path: "/rest" }, bounded);
     socket.destroy();
   });
 }

@@ -11,6 +11,7 @@ import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
+import type { InitRequest } from "../wire/files.ts";
 import { idleDaemon, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
 import {
@@ -234,8 +235,10 @@ async function startOne(
   try {
     const spec = toSpec(context, record, resolved.build);
     container = await context.engine.create(spec, signal);
+    await initDaemon(container, toFirstInit(context, record, resolved.build), signal);
     const isServing = hasCommands(resolved.build);
-    if (isServing) await serve(context, { container, record, build: resolved.build }, signal);
+    const sandbox = { container, record, build: resolved.build };
+    if (isServing) await startTemplateService(context, sandbox, signal);
     else await idleDaemon(container, signal);
     await container.pause();
     await step("pool.frozen");
@@ -251,19 +254,13 @@ async function startOne(
   }
 }
 
-/** The daemon is told its sandbox before its time: the commands of a template run through it. */
-async function serve(
-  context: Services,
-  sandbox: {
-    readonly container: Container;
-    readonly record: SandboxRecord;
-    readonly build: BuildRecord;
-  },
-  signal: AbortSignal,
-): Promise<void> {
-  const { container, record, build } = sandbox;
-  await initDaemon(container, toInit(context, record, build), signal);
-  await startTemplateService(context, sandbox, signal);
+/**
+ * The daemon is told its sandbox before its time: the commands of a template run through it, and what
+ * runs for the first time takes half of a claim. The claim tells it anew, and counts as newer even if
+ * the clock was set back.
+ */
+function toFirstInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
+  return { ...toInit(context, record, build), timestamp: undefined };
 }
 
 /** What a create that says nothing asks for; all of it is set anew when one is taken. */

@@ -80,6 +80,20 @@ test("a create takes a warm sandbox over, and another one is started", async () 
   expect(next).not.toBe(warm);
 });
 
+test("what a create wants counts in a warm sandbox, even if the clock was set back", async () => {
+  const clock = createSystemClock();
+  let setBackMs = 0;
+  const now = () => clock.now() - setBackMs;
+  await using service = await startTestService({ poolSize: 1, clock: { ...clock, now } });
+  const [warm] = await awaitPool(service, 1);
+  setBackMs = 3_600_000;
+  const created = await service.create({ envVars: { NAME: "value" } });
+  expect(created.sandboxID).toBe(warm);
+  const headers = { "x-access-token": created.envdAccessToken ?? "" };
+  const told = await service.enter(created, { path: "/envs", headers });
+  expect(told.body).toMatchObject({ NAME: "value" });
+});
+
 test("a warm sandbox becomes that of the team that takes it", async () => {
   await using service = await startTestService({ poolSize: 1 });
   const [warm = ""] = await awaitPool(service, 1);

@@ -1,6 +1,5 @@
 /** POST /init: the host tells the daemon about its sandbox; the first call opens the public side. */
 
-import type { IncomingMessage } from "node:http";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { readBody } from "../../common/http.ts";
 import { faultsOf } from "../../common/schema.ts";
@@ -16,7 +15,8 @@ const MAX_BODY_BYTES = 16_777_216;
 
 /** @throws SandboxError invalid_argument */
 export async function init({ daemon, request, response, open }: ControlExchange): Promise<void> {
-  const isNews = daemon.settings.apply(await readInit(request));
+  const body = await readBody(request, MAX_BODY_BYTES);
+  const isNews = daemon.settings.apply(parseInit(body.toString("utf8")));
   const { identityDirectory: directory, log } = daemon;
   if (isNews && directory !== undefined) {
     await writeIdentity({ directory, variables: daemon.settings.current.envVars, log });
@@ -25,12 +25,6 @@ export async function init({ daemon, request, response, open }: ControlExchange)
   sendStatus(response, 204, { "cache-control": "no-store", "x-envd-version": ENVD_VERSION });
   // Beside whatever its host does next; it never fails.
   void preparePipes(daemon);
-}
-
-/** What a request to a daemon says of its sandbox. @throws SandboxError invalid_argument */
-export async function readInit(request: IncomingMessage): Promise<InitRequest> {
-  const body = await readBody(request, MAX_BODY_BYTES);
-  return parseInit(body.toString("utf8"));
 }
 
 function invalid(message: string, cause?: unknown): SandboxError {
