@@ -1,4 +1,6 @@
-# Makes named pipes for the daemon in a sandbox, named 1 to COUNT in a directory. It loads no
+# Makes named pipes for the daemon in a sandbox, named 1 to COUNT in a directory that it makes too,
+# and closes its output when they are there, or says there why not. When its input ends it removes
+# what is left: the daemon, which removes all as it opens them, may be killed before. It loads no
 # module: a sandbox may have none, or false ones. Arguments: Node's name of the processor,
 # directory, count.
 # Still needed: Node cannot make a pipe that has a name; mkfifo of coreutils would be one more
@@ -7,12 +9,22 @@
 
 use v5.14;
 
+# What ends the daemon does not end this program before it has removed the directory.
+$SIG{$_} = 'IGNORE' for qw(HUP INT PIPE TERM);
+
 my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
 my $numbers = do $table or die "cannot load $table: ", $@ || $!, "\n";
 my ( $arch, $directory, $count ) = @ARGV;
 my $call = $numbers->($arch) or die "no support for $arch\n";
 my ( $cwd, $fifo_mode ) = ( -100, 0010600 );
-for my $name ( 1 .. $count ) {
-    my $path = "$directory/$name";
-    syscall( $call->{mknodat}, $cwd, $path, $fifo_mode, 0 ) == 0 or die "mknod: $!\n";
+mkdir $directory, 0700 or die "mkdir: $!\n";
+my @paths = map { "$directory/$_" } 1 .. $count;
+for my $path (@paths) {
+    next if syscall( $call->{mknodat}, $cwd, $path, $fifo_mode, 0 ) == 0;
+    print "mknod: $!\n";
+    last;
 }
+close STDOUT;
+sysread STDIN, my $rest, 1;
+unlink @paths;
+rmdir $directory;

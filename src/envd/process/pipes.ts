@@ -3,12 +3,14 @@
  * `echo problem > /dev/stderr` would fail. A pipe that has had a name can.
  */
 
-import { execFile } from "node:child_process";
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { closeSync, constants, existsSync, openSync, unlinkSync } from "node:fs";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { text } from "node:stream/consumers";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 
 /** Both ends by their descriptors, neither inherited by anyone unless it is told to be. */
@@ -40,13 +42,18 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
 
   async function make(): Promise<void> {
     const parent = existsSync(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir();
-    const directory = await mkdtemp(join(parent, "envd-"));
+    const directory = join(parent, `envd-${randomUUID()}`);
+    // It makes the directory, and removes it at the end of its input: a daemon that is killed leaves none.
+    const child = spawn(file, [...before, process.arch, directory, `${BATCH}`], {
+      env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+      stdio: ["pipe", "pipe", "ignore"],
+      timeout: HELPER_TIMEOUT_MS,
+      killSignal: "SIGKILL",
+    });
     try {
-      await promisify(execFile)(file, [...before, process.arch, directory, `${BATCH}`], {
-        env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
-        timeout: HELPER_TIMEOUT_MS,
-        killSignal: "SIGKILL",
-      });
+      await once(child, "spawn");
+      const fault = await text(child.stdout);
+      if (fault !== "") throw new Error(fault);
       for (const name of await readdir(directory)) {
         const path = join(directory, name);
         ready.push(openPipe(path));
@@ -54,6 +61,7 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
       }
     } finally {
       await rm(directory, { recursive: true, force: true });
+      child.kill("SIGKILL");
     }
   }
 

@@ -1,6 +1,10 @@
-import { mkdir, open, readdir, stat, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, open, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -11,26 +15,50 @@ async function run(program: string, words: readonly string[]) {
   return { isDone: code === 0, stdout: stdout.toString(), stderr };
 }
 
+/** Starts the program; its output has ended, and its input has not. */
+async function makePipes(directory: string, count: number) {
+  const program = join(PERL_DIRECTORY, "make-pipes.pl");
+  const child = spawn("perl", ["-f", program, process.arch, directory, `${count}`]);
+  child.stderr.resume();
+  const said = await text(child.stdout);
+  return {
+    said,
+    signal: () => void child.kill("SIGTERM"),
+    async end() {
+      child.stdin.destroy();
+      await once(child, "exit");
+    },
+  };
+}
+
 test("pipes are made with their numbers as names, for their owner alone", async () => {
   await using folder = await makeTempFolder();
-  const made = await run("make-pipes", [process.arch, folder.path, "3"]);
-  expect(made).toEqual({ isDone: true, stdout: "", stderr: "" });
-  expect((await readdir(folder.path)).toSorted()).toEqual(["1", "2", "3"]);
-  const pipe = await stat(join(folder.path, "1"));
+  const path = join(folder.path, "pipes");
+  const made = await makePipes(path, 3);
+  expect(made.said).toBe("");
+  expect((await readdir(path)).toSorted()).toEqual(["1", "2", "3"]);
+  const pipe = await stat(join(path, "1"));
   expect({ isPipe: pipe.isFIFO(), mode: pipe.mode & 0o777 }).toEqual({ isPipe: true, mode: 0o600 });
+  expect((await stat(path)).mode & 0o777).toBe(0o700);
+  await made.end();
 });
 
-test("no pipe is made where none was asked for", async () => {
+test("no pipe is left when a daemon is killed that has taken none, or some", async () => {
   await using folder = await makeTempFolder();
-  expect((await run("make-pipes", [process.arch, folder.path, "0"])).isDone).toBe(true);
+  const made = await makePipes(join(folder.path, "pipes"), 3);
+  await rm(join(folder.path, "pipes", "2"));
+  // What ends a daemon by its process group reaches the program as well.
+  made.signal();
+  await made.end();
   expect(await readdir(folder.path)).toEqual([]);
 });
 
-test("a pipe is not made in the place of a file", async () => {
+test("pipes are not made in a directory that is there", async () => {
   await using folder = await makeTempFolder();
-  await writeFile(join(folder.path, "2"), "");
+  await writeFile(join(folder.path, "1"), "");
   const made = await run("make-pipes", [process.arch, folder.path, "3"]);
-  expect(made).toEqual({ isDone: false, stdout: "", stderr: "mknod: File exists\n" });
+  expect(made).toEqual({ isDone: false, stdout: "", stderr: "mkdir: File exists\n" });
+  expect(await readdir(folder.path)).toEqual(["1"]);
 });
 
 test("the parts of a sparse file that have data are told by first byte and end", async () => {
