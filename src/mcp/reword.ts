@@ -41,13 +41,23 @@ const CAUSES: readonly Cause[] = [
     hint: "The sandbox's disk is full: delete something first.",
   },
   {
-    pattern: /read-only file system|device or resource busy|text file busy/i,
+    pattern: /invalid cross-device link/i,
+    code: "failed_precondition",
+    hint: "The two paths are on different file systems: the command mv copies between them.",
+  },
+  {
+    pattern: /cannot allocate memory|too many open files|resource temporarily unavailable/i,
+    code: "resource_exhausted",
+    hint: "The sandbox has reached a limit of its own: end processes there first.",
+  },
+  {
+    pattern: /read-only file system|device or resource busy|text file busy|directory not empty/i,
     code: "failed_precondition",
     hint: "This place of the sandbox cannot be changed now; use another path.",
   },
   {
     pattern:
-      /file name too long|too many levels of symbolic links|invalid argument|no such device/i,
+      /file name too long|file too large|too many levels of symbolic links|invalid argument|no such device|operation not supported/i,
     code: "invalid_argument",
     hint: "Correct the path, then call again.",
   },
