@@ -38,6 +38,11 @@ export async function parentPlace(path: string): Promise<string> {
   return namesDirectory(path) ? place : posix.dirname(place);
 }
 
+/** Where a path stands once its parents are made: the kernel finds none where a name before `..` is missing. */
+export async function writtenPlace(path: string): Promise<string> {
+  return namesDirectory(path) ? path : tidyPath(path);
+}
+
 /** Whether the parent of a place is its text without the last name. */
 async function mayDrop(place: string): Promise<boolean> {
   if (place === "") return true;

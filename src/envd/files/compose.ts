@@ -17,7 +17,7 @@ import { fileUser, type Exchange } from "../exchange.ts";
 import { realpath, removeFile, stat } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { baseName, joinPath } from "../path.ts";
-import { parentPlace } from "../place.ts";
+import { parentPlace, writtenPlace } from "../place.ts";
 import type { User } from "../user.ts";
 import { concatenate } from "./concatenate.ts";
 import type { StagedFile, Staging } from "./staging.ts";
@@ -172,7 +172,7 @@ async function stage({ staging, target }: Plan): Promise<StagedFile> {
 
 async function finalize(staged: StagedFile, target: string): Promise<void> {
   try {
-    await staged.publish(target);
+    await staged.publish(await writtenPlace(target));
   } catch (error) {
     const text = `rename ${staged.path} ${target}: ${errnoText(error)}`;
     throw spaceFault(error, `error finalizing compose: ${text}`);

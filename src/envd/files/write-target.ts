@@ -13,7 +13,7 @@ import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
 import { canChangeOwner, ensureDirectories } from "../owner.ts";
 import { baseName, joinPath } from "../path.ts";
-import { namesDirectory, parentPlace, tidyPath } from "../place.ts";
+import { namesDirectory, parentPlace, writtenPlace } from "../place.ts";
 import type { User } from "../user.ts";
 import { storeMetadata } from "./metadata.ts";
 import type { StagedFile, Staging } from "./staging.ts";
@@ -61,8 +61,8 @@ export async function writeTarget(
   tools: WriteTools,
 ): Promise<Metadata> {
   const { user } = wanted;
-  // The same file for each part: the kernel finds none where a name before `..` is missing.
-  const path = namesDirectory(wanted.path) ? wanted.path : await tidyPath(wanted.path);
+  // The same file for each part.
+  const path = await writtenPlace(wanted.path);
   const target = { ...wanted, path };
   try {
     await ensureDirectories(await parentPlace(path), user);

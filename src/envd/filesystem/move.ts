@@ -2,12 +2,13 @@
 
 import type { HandlerContext } from "@connectrpc/connect";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { toWirePath } from "../../common/file-names.ts";
 import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { lstat, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
-import { parentPlace } from "../place.ts";
+import { parentPlace, writtenPlace } from "../place.ts";
 import { describeEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, invalid_argument, internal */
@@ -25,9 +26,11 @@ export async function move(
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
-  await renameStrictly(source, target);
+  const place = await writtenPlace(target);
+  await renameStrictly(source, place);
   try {
-    return { entry: await describeEntry(target, origin.daemon) };
+    const entry = await describeEntry(place, origin.daemon);
+    return { entry: { ...entry, path: toWirePath(target) } };
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     const message = `error getting file info: ${fileErrorText("lstat", target, error)}`;

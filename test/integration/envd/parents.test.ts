@@ -143,3 +143,27 @@ test.for(["new/.", "new/..", "new/"])("an upload to %s makes no file", async (na
   const entries = await readdir(folder, { withFileTypes: true });
   expect([reply.status >= 400, entries.filter((entry) => entry.isFile())]).toEqual([true, []]);
 });
+
+test("a move and a composition go where an upload would, with a missing name before ..", async () => {
+  await using daemon = await startTestDaemon();
+  const at = (name: string) => `${daemon.folder}/${name}`;
+  await writeFile(at("a"), "a");
+  const { entry } = await daemon.files.move({
+    source: at("a"),
+    destination: at("missing/../made/b"),
+  });
+  expect([entry?.path, entry?.name, await contentOf(at("made/b"))]).toEqual([
+    at("missing/../made/b"),
+    "b",
+    "a",
+  ]);
+  const composed = await daemon.http("/files/compose", {
+    method: "POST",
+    body: JSON.stringify({
+      username: "root",
+      source_paths: [at("made/b")],
+      destination: at("missing/../new/c"),
+    }),
+  });
+  expect([composed.status, await contentOf(at("new/c"))]).toEqual([200, "a"]);
+});
