@@ -152,7 +152,7 @@ export async function startEmbeddedService(
   );
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
   const known = { isKey: (text: string) => keys.teamOf(text) !== undefined, given: keys.given };
-  const gateway = createGateway({ sandboxes, keys: known, clock, log });
+  const gateway = createGateway({ sandboxes, keys: known, isShared: keys.isShared, clock, log });
   const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
   const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
   const metrics = options.hasMetrics ? createServiceMetrics(metered) : undefined;

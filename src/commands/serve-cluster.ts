@@ -110,6 +110,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const gateway = createGateway({
     sandboxes,
     keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
+    isShared: keys.isShared,
     clock,
     log,
   });

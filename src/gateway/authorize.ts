@@ -24,6 +24,7 @@ import {
 } from "./refusal.ts";
 import {
   type SignatureAttempts,
+  findOnlyOpen,
   findSignedSandbox,
   isWrongSignature,
   signatureOf,
@@ -41,6 +42,8 @@ export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "w
 export interface AuthorizeContext {
   readonly sandboxes: SandboxLookup;
   readonly attempts: SignatureAttempts;
+  /** Whether several teams have keys: then a sandbox must be named, or a signature must be its own. */
+  readonly isShared: () => boolean;
 }
 
 /**
@@ -50,15 +53,16 @@ export interface AuthorizeContext {
 export async function authorize(
   request: IncomingMessage,
   address: SandboxAddress | undefined,
-  { sandboxes, attempts }: AuthorizeContext,
+  context: AuthorizeContext,
 ): Promise<Admission | Refusal> {
+  const { sandboxes, attempts } = context;
   const signature = signatureToCheck(request, address);
   const { remoteAddress } = request.socket;
   const waitSeconds = signature === undefined ? 0 : attempts.waitSeconds(remoteAddress, signature);
   if (waitSeconds > 0) return tooManyWrong(waitSeconds);
   const admission =
     address === undefined
-      ? admitSigned(request, sandboxes)
+      ? admitUnaddressed(request, context)
       : await admitAddressed(request, address, sandboxes);
   if (signature !== undefined && isWrong(request, admission)) attempts.noteWrong(remoteAddress);
   return admission;
@@ -107,11 +111,17 @@ async function admitAddressed(
 }
 
 /** A signature lets its bearer at one file; it does not wake the sandbox. */
-function admitSigned(request: IncomingMessage, sandboxes: SandboxLookup): Admission | Refusal {
-  const endpoint = findSignedSandbox(request, sandboxes.endpoints());
+function admitUnaddressed(
+  request: IncomingMessage,
+  { sandboxes, isShared }: AuthorizeContext,
+): Admission | Refusal {
+  const endpoints = sandboxes.endpoints();
+  const open = findOnlyOpen(request, endpoints);
+  if (open !== undefined && !isShared()) return { endpoint: open, port: ENVD_PORT };
+  const endpoint = findSignedSandbox(request, endpoints);
   if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
   const wakeable = findSignedSandbox(request, sandboxes.wakeable());
-  if ("status" in wakeable || wakeable.accessToken === undefined) return endpoint;
+  if ("status" in wakeable) return endpoint;
   return cannotWake(wakeable.sandboxId, 403, MESSAGES.wakeRefused);
 }
 

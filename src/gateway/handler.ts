@@ -23,6 +23,8 @@ export interface GatewayOptions {
   readonly sandboxes: SandboxLookup;
   /** They never enter a sandbox. */
   readonly keys: PlatformKeys;
+  /** Whether several teams have keys. */
+  readonly isShared: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -41,7 +43,6 @@ export interface Gateway {
 
 export function createGateway(options: GatewayOptions): Gateway {
   const connections = new WeakMap<Endpoint, number>();
-  const { sandboxes } = options;
   const attempts = createSignatureAttempts(options.clock);
   const spares = createSpareConnections();
 
@@ -56,7 +57,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 
   async function enter(request: IncomingMessage, target: Target): Promise<Admission | Refusal> {
-    const admission = await authorize(request, target.address, { sandboxes, attempts });
+    const admission = await authorize(request, target.address, { ...options, attempts });
     if ("status" in admission) return admission;
     const { endpoint } = admission;
     const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;

@@ -48,7 +48,7 @@ export function findSignedSandbox<Candidate extends Pick<Endpoint, "accessToken"
   const query = queryOfFile(request);
   if (query === undefined) return unattributed(NO_SANDBOX);
   const signatures = query.getAll("signature");
-  if (signatures.length === 0) return onlyOpen(candidates);
+  if (signatures.length === 0) return unattributed(NO_SANDBOX);
   const repeated = ["path", "username", "signature", "signature_expiration"].find(
     (name) => query.getAll(name).length > 1,
   );
@@ -73,13 +73,14 @@ export function findSignedSandbox<Candidate extends Pick<Endpoint, "accessToken"
   return matching[0] ?? badSignature(MESSAGES.signatureWrong);
 }
 
-/** Without a signature only an open sandbox can be meant, and only if there is but one. */
-function onlyOpen<Candidate extends Pick<Endpoint, "accessToken">>(
-  candidates: readonly Candidate[],
-): Candidate | Refusal {
+/** A file without a signature: only an open sandbox can be meant, and only if there is but one. */
+export function findOnlyOpen(
+  request: Pick<IncomingMessage, "url">,
+  candidates: readonly Endpoint[],
+): Endpoint | undefined {
+  if (queryOfFile(request)?.has("signature") !== false) return undefined;
   const open = candidates.filter(({ accessToken }) => accessToken === undefined);
-  const [only] = open;
-  return open.length === 1 && only !== undefined ? only : unattributed(NO_SANDBOX);
+  return open.length === 1 ? open[0] : undefined;
 }
 
 /** Wrong ones that an address has at once, and how fast they come back. */

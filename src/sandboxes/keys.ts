@@ -123,6 +123,8 @@ export interface KeyCheck {
   readonly given: readonly string[];
   /** Of all keys that were made, each once. */
   teams(): readonly string[];
+  /** Whether a team besides the first one has a key. */
+  readonly isShared: () => boolean;
   /** The key of the service itself for a team, which counts until the process ends. */
   issue(team: string): string;
 }
@@ -147,6 +149,7 @@ export function createKeyCheck(
       return store.keys.getByHash(hash)?.team;
     },
     teams: () => store.keys.teams(),
+    isShared: () => store.keys.teams().some((team) => team !== DEFAULT_TEAM),
     issue(team) {
       const key = issued.get(team) ?? newKey();
       issued.set(team, key);

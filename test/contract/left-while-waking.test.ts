@@ -44,6 +44,7 @@ test("a connection that was dialled ahead is not spent on a client that has left
       },
     },
     keys: { isKey: () => false, given: [] },
+    isShared: () => false,
     clock: createSystemClock(),
     log: createSilentLog(),
   });

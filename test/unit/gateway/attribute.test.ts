@@ -1,7 +1,15 @@
 /** File URLs without an address belong to the sandbox whose token made their signature. */
 
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { findSignedSandbox } from "../../../src/gateway/signed-file-url.ts";
+import { createSystemClock } from "../../../src/common/clock.ts";
+import { authorize } from "../../../src/gateway/authorize.ts";
+import {
+  createSignatureAttempts,
+  findSignedSandbox,
+} from "../../../src/gateway/signed-file-url.ts";
+import type { Endpoint } from "../../../src/sandboxes/run.ts";
 import { closedEndpoint } from "../../support/endpoint.ts";
 
 /** Pinned by the wire: token, path and user give exactly these signatures. */
@@ -28,13 +36,6 @@ const writeUrl = read({
 test.for([
   { name: "a read", method: "GET", url: readUrl, candidates: [OTHER, SECURED], found: SECURED },
   { name: "a write", method: "POST", url: writeUrl, candidates: [OPEN, SECURED], found: SECURED },
-  {
-    name: "no signature and one open sandbox",
-    method: "GET",
-    url: "/files?path=a",
-    candidates: [SECURED, OPEN],
-    found: OPEN,
-  },
 ])("$name finds its sandbox", ({ method, url, candidates, found }) => {
   expect(findSignedSandbox({ method, url }, candidates)).toBe(found);
 });
@@ -64,20 +65,6 @@ test.for([
     expected: refused(401, "invalid signature"),
   },
   {
-    name: "no signature and no open sandbox",
-    method: "GET",
-    url: "/files?path=a",
-    candidates: [SECURED],
-    expected: refused(400, NO_SANDBOX),
-  },
-  {
-    name: "no signature and two open sandboxes",
-    method: "GET",
-    url: "/files?path=a",
-    candidates: [OPEN, closedEndpoint()],
-    expected: refused(400, NO_SANDBOX),
-  },
-  {
     name: "an RPC",
     method: "POST",
     url: "/process.Process/List",
@@ -100,4 +87,37 @@ test.for([
   },
 ])("$name is refused", ({ method, url, candidates, expected }) => {
   expect(findSignedSandbox({ method, url }, candidates)).toEqual(expected);
+});
+
+/** What a client without a key and without an address is answered. */
+async function ask(url: string, endpoints: readonly Endpoint[], isShared: boolean) {
+  const request = new IncomingMessage(new Socket());
+  Object.assign(request, { method: "GET", url });
+  return authorize(request, undefined, {
+    sandboxes: {
+      locate: () => undefined,
+      endpoints: () => [...endpoints],
+      wakeable: () => [],
+      wake: () => expect.unreachable("no request without an address wakes a sandbox"),
+    },
+    attempts: createSignatureAttempts(createSystemClock()),
+    isShared: () => isShared,
+  });
+}
+
+test.for([
+  { name: "the only open sandbox", endpoints: [SECURED, OPEN], isShared: false, isFound: true },
+  { name: "no open sandbox", endpoints: [SECURED], isShared: false, isFound: false },
+  { name: "one of two", endpoints: [OPEN, closedEndpoint()], isShared: false, isFound: false },
+  // Nobody but its team knows the id of a sandbox.
+  { name: "one of several teams", endpoints: [OPEN], isShared: true, isFound: false },
+])("a file without a signature: $name", async ({ endpoints, isShared, isFound }) => {
+  const admission = await ask("/files?path=a", endpoints, isShared);
+  expect(admission).toEqual(isFound ? { endpoint: OPEN, port: 49_983 } : refused(400, NO_SANDBOX));
+});
+
+test("an RPC or a wrong signature is not for the only open sandbox", async () => {
+  expect(await ask("/process.Process/List", [OPEN], false)).toEqual(refused(400, NO_SANDBOX));
+  const wrong = await ask("/files?path=a&signature=v1_x", [OPEN], false);
+  expect(wrong).toEqual(refused(401, "invalid signature"));
 });
