@@ -43,6 +43,22 @@ test("each start has a boot id of its own, which a resume with memory keeps", as
   await Promise.all([sandbox.kill(), other.kill()]);
 });
 
+test("programs inside see no disk of another sandbox, whose file has its id", async () => {
+  const [sandbox, other] = [
+    await Sandbox.create("base", service.options),
+    await Sandbox.create("base", service.options),
+  ];
+  const found = await run(
+    sandbox,
+    `sudo grep -rIs ${other.sandboxId} /sys/devices /sys/block || true`,
+  );
+  expect(found).toBe("");
+  expect(await run(sandbox, "ls /sys/block /sys/class/block 2>/dev/null | grep loop || true")).toBe(
+    "",
+  );
+  await Promise.all([sandbox.kill(), other.kill()]);
+});
+
 test("programs inside reach the daemon: variables and health openly, all else by the token", async () => {
   const sandbox = await Sandbox.create("base", { ...service.options, envs: { GREETING: "hello" } });
   const url = "http://127.0.0.1:49983";

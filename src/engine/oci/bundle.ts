@@ -58,6 +58,14 @@ const CAPABILITIES = [
   "CAP_SYS_CHROOT",
 ] as const;
 
+/** Block devices tell the paths of their files, which have the ids of all sandboxes. */
+const BLOCK_DEVICES = [
+  "/sys/block",
+  "/sys/class/block",
+  "/sys/dev/block",
+  "/sys/devices/virtual/block",
+] as const;
+
 const MASKED_PATHS = [
   "/proc/acpi",
   "/proc/asound",
@@ -71,7 +79,7 @@ const MASKED_PATHS = [
   "/proc/scsi",
   "/proc/timer_list",
   "/proc/timer_stats",
-  "/sys/dev/block",
+  ...BLOCK_DEVICES,
   "/sys/devices/virtual/powercap",
   "/sys/firmware",
 ] as const;
