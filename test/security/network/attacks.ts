@@ -26,6 +26,16 @@ const GREEDY = {
   },
 };
 
+/** Sends past the gateway, which needs no right. */
+const PAST_GATEWAY = `
+import socket
+channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+channel.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+channel.setsockopt(socket.SOL_SOCKET, socket.SO_DONTROUTE, 1)
+for number in range(9):
+    channel.sendto(b"x", (f"10.9.8.{number}", 9))
+`;
+
 export function describeAttacks(ground: () => Field, offSeconds: number): void {
   describe("ways out", () => {
     test("E36 no listener of the host answers, by none of its addresses", async () => {
@@ -66,6 +76,14 @@ export function describeAttacks(ground: () => Field, offSeconds: number): void {
         expect(found.filter((name) => !name.startsWith("name "))).toEqual([]);
       }
       expect(await ground().lab.strayed()).toBe(before);
+    });
+
+    test("no program asks the link for addresses, of which the machine keeps 1,024", async () => {
+      await using asking = await ground().create();
+      const { stdout } = await asking.commands.run(
+        `python3 -c '${PAST_GATEWAY}'; cat /proc/net/arp`,
+      );
+      expect(stdout.match(/^10\.9\./gm) ?? []).toEqual([]);
     });
 
     const limit = { timeout: (offSeconds + 180) * 1_000 };
