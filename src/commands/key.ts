@@ -9,13 +9,14 @@ import { SandboxError } from "../common/errors.ts";
 import { isDiscarded } from "../common/output-faults.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
-import { findKeys, makeKey, requireTeam, sortKeys } from "../sandboxes/keys.ts";
+import { findKeys, makeKey, requireKeyName, requireTeam, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 
 const EXIT_OK = 0;
+const DEFAULT_NAME = "default";
 const ACTIONS = ["create", "list", "revoke"] as const;
 
 interface Keys extends Disposable {
@@ -27,14 +28,17 @@ interface Keys extends Disposable {
 export async function runKey({ config, words }: CommandContext): Promise<number> {
   const [action, name] = words;
   const { team } = config;
-  if (team !== undefined) requireTeam(team);
   // No home is made for a command that was typed wrong.
+  if (team !== undefined) requireTeam(team);
   requireAction(action, name);
+  if (action === "create") {
+    requireKeyName(name ?? DEFAULT_NAME);
+    requireReader();
+  }
   using keys = config.engine === "kubernetes" ? await openCluster(config) : await openLocal(config);
   switch (action) {
     case "create": {
-      requireReader();
-      const holder = { name: name ?? "default", team };
+      const holder = { name: name ?? DEFAULT_NAME, team };
       const { key, record } = makeKey(createSystemClock(), holder);
       await keys.add(record);
       await show(key).catch(async (error: unknown) => {

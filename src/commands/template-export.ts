@@ -24,14 +24,9 @@ const HOST = "host";
 
 export async function exportTemplate(
   config: Config,
-  { name, file }: { readonly name: string; readonly file: string | undefined },
+  { name, file }: { readonly name: string; readonly file: string },
   signal: AbortSignal,
 ): Promise<number> {
-  if (file === undefined) {
-    throw new SandboxError("invalid_argument", "template export: no file", {
-      hint: "template export NAME FILE",
-    });
-  }
   const perlDirectory = findProgramFiles().perlDirectory;
   await using stack = new AsyncDisposableStack();
   stack.use(await openStoreImage({ home: config.home, perlDirectory }));

@@ -5,7 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import { addImage, addLayout } from "../images/add-image.ts";
-import { openArchive } from "../images/archive.ts";
+import { openArchive, openArchiveFile } from "../images/archive.ts";
 import type { AddImageOptions, ImageLayer } from "../images/images.ts";
 import { parseMirrors, parseReference } from "../images/reference.ts";
 import { registerImage } from "../sandboxes/image-templates.ts";
@@ -13,6 +13,7 @@ import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
 import { requireDerivedName } from "./derived-name.ts";
+import { openHome } from "./home.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
@@ -28,6 +29,7 @@ export async function pullImageTemplate(
   signal: AbortSignal,
 ): Promise<number> {
   const name = chooseName(config, nameOf(reference));
+  await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
   return await withDiskSpace({ home: config.home, signal }, (stop) => {
@@ -48,11 +50,13 @@ export async function importTemplate(
   signal: AbortSignal,
 ): Promise<number> {
   const name = chooseName(config, nameOfFile(file));
+  await using archive = await openArchiveFile(file);
+  await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
   return await withDiskSpace({ home: config.home, signal }, (stop) => {
     const options = toOptions(config, stop, shown);
-    const open = () => openArchive(file, options);
+    const open = () => openArchive(archive, options);
     return addLayout(open, options, (image) => {
       shown[Symbol.dispose]();
       return register(config, name, image);

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
+import type { Config } from "../config.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { createBuildProgress } from "../engine/templates/base-progress.ts";
@@ -35,41 +36,43 @@ const NEXT_USE: Readonly<Record<string, string>> = {
 };
 
 export async function runTemplate(context: CommandContext): Promise<number> {
-  const [action, name] = context.words;
-  const fault = faultOf(action, name);
-  // No home is made for a command that was typed wrong.
+  const { config, words } = context;
+  const [action, name] = words;
+  const fault = faultOf(words);
   if (fault !== undefined) throw usage(fault);
-  await openHome(context.config.home);
-  if (action === "list") return listTemplates(context);
+  // These three make a home, and only once all that was typed has been looked at.
   if (action === "build") {
     const { buildTemplate } = await import("./template-build/build.ts");
     return untilStopped(async (signal) => buildTemplate(context, name, signal));
   }
-  assert(name !== undefined);
-  if (action === "pull" && Object.hasOwn(PULLED, name)) {
-    return untilStopped(async (signal) => pullBuiltIn(context, name, signal));
-  }
-  const { config } = context;
-  if (action === "pull") {
-    if (config.ifMissing) {
-      const names = Object.keys(PULLED).join(" and ");
-      throw new SandboxError("invalid_argument", `--if-missing: a flag of template pull ${names}`);
-    }
-    const { pullImageTemplate } = await import("./template-images.ts");
-    return untilStopped(async (signal) => pullImageTemplate(config, name, signal));
-  }
+  if (action === "pull") return pull(config, name ?? "");
   if (action === "import") {
     const { importTemplate } = await import("./template-images.ts");
-    return untilStopped(async (signal) => importTemplate(config, name, signal));
+    return untilStopped(async (signal) => importTemplate(config, name ?? "", signal));
   }
+  await openHome(config.home);
+  if (action === "list") return listTemplates(context);
+  assert(name !== undefined);
   if (action === "export") {
     const { exportTemplate } = await import("./template-export.ts");
-    const target = { name, file: context.words[2] };
+    const target = { name, file: words[2] ?? "" };
     return untilStopped(async (signal) => exportTemplate(config, target, signal));
   }
   if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
   assert(action === "remove");
   return (await import("./template-records.ts")).removeTemplate(config, name);
+}
+
+async function pull(config: Config, name: string): Promise<number> {
+  if (Object.hasOwn(PULLED, name)) {
+    return untilStopped(async (signal) => pullBuiltIn(config, name, signal));
+  }
+  if (config.ifMissing) {
+    const names = Object.keys(PULLED).join(" and ");
+    throw new SandboxError("invalid_argument", `--if-missing: a flag of template pull ${names}`);
+  }
+  const { pullImageTemplate } = await import("./template-images.ts");
+  return untilStopped(async (signal) => pullImageTemplate(config, name, signal));
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -97,14 +100,11 @@ function sizeOf(build: BuildRecord): string {
   return `${cpus} CPU ${memoryMb} MB`;
 }
 
-async function pullBuiltIn(
-  { config }: CommandContext,
-  name: string,
-  signal: AbortSignal,
-): Promise<number> {
+async function pullBuiltIn(config: Config, name: string, signal: AbortSignal): Promise<number> {
   if (config.templateName !== undefined) {
     throw new SandboxError("invalid_argument", `--name: ${name} is built under its own name`);
   }
+  await openHome(config.home);
   const build = PULLED[name] ?? buildNewBase;
   using store = openStore({ path: join(config.home, "state.db") });
   // Snapshots that a lost database names may stand on the layers that are removed below.
@@ -140,11 +140,12 @@ const NAMING: ReadonlySet<string> = new Set(["export", "import", "pull", "remove
 /** The others. */
 const NAMELESS: ReadonlySet<string> = new Set(["build", "list"]);
 
-function faultOf(action: string | undefined, name: string | undefined): string | undefined {
+function faultOf([action, name, file]: readonly string[]): string | undefined {
   if (action === undefined) return "template: no action";
   if (NAMELESS.has(action)) return undefined;
   if (!NAMING.has(action)) return `template ${quoteName(action)}: no such action`;
-  return name === undefined ? `template ${action}: nothing is named` : undefined;
+  if (name === undefined) return `template ${action}: nothing is named`;
+  return action === "export" && file === undefined ? "template export: no file" : undefined;
 }
 
 function tell(failure: CleanUpFailure): void {

@@ -1,7 +1,7 @@
 /** An OCI layout in an archive, as `template export` and other programs write it. */
 
 import { createReadStream } from "node:fs";
-import { mkdir, open } from "node:fs/promises";
+import { mkdir, open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
@@ -18,17 +18,29 @@ const MAX_FILES = 4_096;
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const PIECE_BYTES = 1024 * 1024;
 
+/** @throws SandboxError not_found, failed_precondition for what is no file */
+export async function openArchiveFile(path: string): Promise<FileHandle> {
+  const file = await open(path, "r").catch((error: unknown) => {
+    throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
+      cause: error,
+    });
+  });
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  return layoutFault(`${path} is no file`);
+}
+
 /**
  * Unpacks the files of a layout, which have no names of the archive's choice.
- * @throws SandboxError not_found, failed_precondition for what is no layout or beyond a bound
+ * @throws SandboxError failed_precondition for what is no layout or beyond a bound
  */
-export async function openArchive(path: string, options: PullOptions): Promise<PulledImage> {
+export async function openArchive(file: FileHandle, options: PullOptions): Promise<PulledImage> {
   const directory = newDraft(join(options.home, LAYERS, "image-import"));
   const layout = join(directory, "layout");
   const dispose = () => removeTree(directory);
   try {
     await mkdir(join(layout, "blobs/sha256"), { recursive: true, mode: 0o700 });
-    await unpackFiles(path, layout, options);
+    await unpackFiles(file, layout, options);
     const { digest } = await readManifest(layout);
     return { layout, digest, pinned: digest, [Symbol.asyncDispose]: dispose };
   } catch (error) {
@@ -37,16 +49,14 @@ export async function openArchive(path: string, options: PullOptions): Promise<P
   }
 }
 
-async function unpackFiles(path: string, layout: string, options: PullOptions): Promise<void> {
+async function unpackFiles(
+  source: FileHandle,
+  layout: string,
+  options: PullOptions,
+): Promise<void> {
   const { maxBytes = DEFAULT_MAX_BYTES, signal } = options;
   let bytes = 0;
   let files = 0;
-  await using source = await open(path, "r").catch((error: unknown) => {
-    throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
-      cause: error,
-    });
-  });
-  if (!(await source.stat()).isFile()) layoutFault(`${path} is no file`);
   const stream = createReadStream("", { fd: source, start: 0, autoClose: false });
   const reader = createByteReader(stream);
   await readTar(reader, async ({ kind, path: name, dataBytes, sparse }) => {

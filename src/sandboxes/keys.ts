@@ -48,11 +48,7 @@ export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey
  */
 export function makeKey(clock: Clock, { name, team = DEFAULT_TEAM }: KeyHolder): NewKey {
   requireTeam(team);
-  if (name.length > MAX_NAME_CHARACTERS || !NAME_PATTERN.test(name) || countUnsafe(name) > 0) {
-    throw new SandboxError("invalid_argument", "the name of the key cannot be used", {
-      hint: `1 to ${MAX_NAME_CHARACTERS} visible characters, no line break, no space at an end`,
-    });
-  }
+  requireKeyName(name);
   const key = newKey();
   const hash = hashKey(key);
   const value = key.slice(KEY_PREFIX.length);
@@ -73,6 +69,15 @@ export function requireTeam(team: string): void {
   throw new SandboxError("invalid_argument", `${quoteName(team)} cannot be a team`, {
     hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
   });
+}
+
+/** @throws SandboxError invalid_argument */
+export function requireKeyName(name: string): void {
+  if (name.length > MAX_NAME_CHARACTERS || !NAME_PATTERN.test(name) || countUnsafe(name) > 0) {
+    throw new SandboxError("invalid_argument", "the name of the key cannot be used", {
+      hint: `1 to ${MAX_NAME_CHARACTERS} visible characters, no line break, no space at an end`,
+    });
+  }
 }
 
 /** Oldest first. */

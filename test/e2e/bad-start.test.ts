@@ -335,10 +335,27 @@ test("a home that was typed wrong is not made by what has nothing to do in a new
 test("a command that was typed wrong makes no home", async () => {
   await using folder = await makeTempFolder();
   const words = ["key", "key revoked a", "template", "template pull", "template bild ."];
+  const place = join(folder.path, "home");
   for (const typed of [...words, "trust instal", "key create a b"]) {
-    const place = join(folder.path, "home");
     await using program = startProgram([...typed.split(" "), "--home", place]);
     expect([typed, await program.exited()]).toEqual([typed, 64]);
+  }
+  expect(await readdir(folder.path)).toEqual([]);
+});
+
+test("a name that leads nowhere or cannot be one makes no home", async () => {
+  await using folder = await makeTempFolder();
+  const place = join(folder.path, "home");
+  for (const [code, ...typed] of [
+    [64, "key", "create", "a\nb"],
+    [64, "template", "pull", "A::b"],
+    [64, "template", "pull", "a", "--if-missing"],
+    [64, "template", "pull", "base", "--name", "a"],
+    [69, "template", "import", "/nonexistent"],
+    [69, "template", "build", "/nonexistent"],
+  ] as const) {
+    await using program = startProgram([...typed, "--home", place]);
+    expect([typed, await program.exited()]).toEqual([typed, code]);
   }
   expect(await readdir(folder.path)).toEqual([]);
 });

@@ -87,7 +87,9 @@ test("a reader that stops reading ends nothing, a full disk is reported", async 
 
 test("no template is made on a disk that has less than is kept free", async () => {
   await using disk = await openImageDisk(256 * MIB, ["mkfs.ext4", "-q", "-F"]);
-  const archive = join(disk.path, "image.tar");
+  await using folder = await makeTempFolder();
+  const archive = join(folder.path, "image.tar");
+  await writeFile(archive, "");
   for (const words of [
     ["pull", "base"],
     ["pull", "code-interpreter"],
