@@ -31,7 +31,7 @@ const SETTINGS = {
     flag: "engine",
     environment: "SANDBOX_MCP_ENGINE",
     schema: oneOf(["local", "remote", "kubernetes"]),
-    help: "local or remote: which service the tools use; serve, doctor: also kubernetes",
+    help: "local or remote: which service the tools use; doctor, key, serve, template export: also kubernetes",
   },
   e2bApiKey: { environment: "E2B_API_KEY", schema: key, help: "key of the remote service" },
   e2bDomain: {

@@ -5,6 +5,8 @@ import type { Config } from "../config.ts";
 import type { Command } from "./command.ts";
 
 const SERVICES = ["serve", "stdio"] as const;
+/** Those that have sandboxes: `template` for the steps of a build, `doctor` to try one. */
+const WITH_SANDBOXES = ["doctor", "serve", "stdio", "template"] as const;
 const CLUSTER = ["doctor", "serve"] as const;
 const KEYS_OF_CLUSTER = ["doctor", "key", "serve"] as const;
 
@@ -24,6 +26,29 @@ const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   "read-only": SERVICES,
   tools: SERVICES,
   toolsets: SERVICES,
+  "allow-host-template": WITH_SANDBOXES,
+  "auto-templates": WITH_SANDBOXES,
+  "build-base": WITH_SANDBOXES,
+  "build-egress": WITH_SANDBOXES,
+  ca: WITH_SANDBOXES,
+  cpus: WITH_SANDBOXES,
+  "disk-mb": WITH_SANDBOXES,
+  dns: WITH_SANDBOXES,
+  egress: WITH_SANDBOXES,
+  "encrypt-snapshots": WITH_SANDBOXES,
+  "max-sandboxes": WITH_SANDBOXES,
+  "max-sandboxes-per-team": WITH_SANDBOXES,
+  "memory-mb": WITH_SANDBOXES,
+  pids: WITH_SANDBOXES,
+  pool: WITH_SANDBOXES,
+  "pool-template": WITH_SANDBOXES,
+  proxy: WITH_SANDBOXES,
+  "registry-mirror": WITH_SANDBOXES,
+  "require-isolation": WITH_SANDBOXES,
+  "store-gb": WITH_SANDBOXES,
+  "volume-mb": WITH_SANDBOXES,
+  runtime: ["doctor", "gc", "serve", "stdio", "template"],
+  domain: ["doctor", "serve", "stdio", "trust"],
   file: ["template"],
   "if-missing": ["template"],
   name: ["template"],

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { findCommand } from "../../../src/commands/index.ts";
-import { findMisuse } from "../../../src/commands/usage.ts";
+import { findMisuse, takesFlag } from "../../../src/commands/usage.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { listSettings } from "../../../src/settings.ts";
 
@@ -67,6 +67,21 @@ test.for([
   { argv: ["serve", "--a\nb\u001b"], fault: '"--a\\nb\\u001b": no such flag' },
 ])("$argv → $fault", ({ argv, fault }) => {
   expect(faultsOf(...argv)).toEqual([fault]);
+});
+
+const OF_ALL = ["engine", "home", "log-level", "log-file", "help", "version"];
+const OF_CLUSTER_KEYS = ["kubernetes-url", "kubernetes-namespace", "kubernetes-account"];
+
+test.for([
+  { command: "manifest", own: [] },
+  { command: "gc", own: ["runtime"] },
+  { command: "key", own: ["team", ...OF_CLUSTER_KEYS] },
+  { command: "trust", own: ["domain"] },
+])("$command, which has no sandboxes, takes $own besides the flags of all", ({ command, own }) => {
+  const taken = listSettings().flatMap(([, { flag }]) =>
+    flag !== undefined && takesFlag(command, flag) ? [flag] : [],
+  );
+  expect(taken.toSorted()).toEqual([...OF_ALL, ...own].toSorted());
 });
 
 test.for([
