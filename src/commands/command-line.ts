@@ -18,7 +18,7 @@ export function commandLine(
   config: Pick<Config, "searchPath" | "givenHome">,
   words: string,
 ): string {
-  const home = config.givenHome === undefined ? "" : ` --home ${quote(config.givenHome)}`;
+  const home = config.givenHome === undefined ? "" : ` --home ${quoteWord(config.givenHome)}`;
   return `${programWords(config.searchPath)} ${words}${home}`;
 }
 
@@ -29,7 +29,7 @@ function programWords(searchPath: string): string {
   // npx puts its own folder first for what it starts, and for no other program.
   const folders = searchPath.split(":").filter((folder) => !folder.endsWith("node_modules/.bin"));
   if (folders.some((folder) => realPath(join(folder, NAME)) === program)) return NAME;
-  return program.includes("/node_modules/") ? BY_NPX : `node ${quote(program)}`;
+  return program.includes("/node_modules/") ? BY_NPX : `node ${quoteWord(program)}`;
 }
 
 function realPath(path: string): string | undefined {
@@ -41,6 +41,7 @@ function realPath(path: string): string | undefined {
   }
 }
 
-function quote(word: string): string {
+/** The word as a shell reads it. */
+export function quoteWord(word: string): string {
   return PLAIN_PATTERN.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -5,6 +5,7 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
+import { quoteWord } from "./command-line.ts";
 
 export interface ServeTls {
   readonly identity: TlsIdentity;
@@ -63,13 +64,9 @@ async function readGiven(flag: string, path: string): Promise<string> {
  * the named file to what it trusts; programs on OpenSSL and Rustls (Python, curl, Go) trust it alone.
  */
 export function clientLines(domain: string, authorityPath: string): string[] {
-  const path = quoteForShell(authorityPath);
+  const path = quoteWord(authorityPath);
   return [
     `export E2B_DOMAIN=${domain}`,
     `export NODE_EXTRA_CA_CERTS=${path} SSL_CERT_FILE=${path}`,
   ];
-}
-
-function quoteForShell(text: string): string {
-  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,11 +1,12 @@
 /** `trust [install|remove]`: the local authority of the home, printed or known to the system. */
 
-import { rm, stat } from "node:fs/promises";
+import { access, constants, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, isCode, SandboxError } from "../common/errors.ts";
 import { isThere, writeDurably } from "../common/files.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
+import { quoteWord } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { openAuthority, requireDomain, type LocalAuthority } from "./local-authority.ts";
@@ -43,16 +44,17 @@ export async function runTrust({ config, words }: CommandContext): Promise<numbe
   }
   const { home, domain } = config;
   // The home may have been removed before.
-  if (action === "remove") return remove(home, requireDomain(domain));
+  if (action === "remove") return remove(requireDomain(domain));
   await openHome(home);
   const authority = await openAuthority({ home, domain }, Date.now());
-  return action === "print" ? print(authority) : install(home, authority);
+  return action === "print" ? print(authority) : install(authority);
 }
 
-async function install(home: string, { certificate, domain }: LocalAuthority): Promise<number> {
+async function install({ certificate, domain, path: source }: LocalAuthority): Promise<number> {
   const store = await findStore();
   const path = pathIn(store, domain);
-  await changeStore(store, home, () => writeDurably(path, certificate, 0o644));
+  const asRoot = `install -m 644 ${quoteWord(source)} ${path}`;
+  await changeStore(store, asRoot, () => writeDurably(path, certificate, 0o644));
   process.stdout.write(`installed ${path}\n`);
   process.stderr.write(
     "sandbox-mcp: Node asks the system with NODE_USE_SYSTEM_CA=1; browsers may keep a list of their own\n",
@@ -60,12 +62,12 @@ async function install(home: string, { certificate, domain }: LocalAuthority): P
   return EXIT_OK;
 }
 
-async function remove(home: string, domain: string): Promise<number> {
+async function remove(domain: string): Promise<number> {
   const store = await findStore();
   const path = pathIn(store, domain);
   const wasThere = await isThere(path);
   // In any case: an earlier removal may have ended before what follows it.
-  await changeStore(store, home, () => rm(path, { force: true }));
+  await changeStore(store, `rm -f ${path}`, () => rm(path, { force: true }));
   process.stdout.write(wasThere ? `removed ${path}\n` : `${path} was not there\n`);
   return EXIT_OK;
 }
@@ -98,20 +100,27 @@ async function findStore(): Promise<SystemStore> {
   });
 }
 
-/** @throws SandboxError unavailable without the right to change it. */
+/**
+ * The hint has the commands of the system: root does not use the home of another user.
+ * @param asRoot - The change as a command.
+ * @throws SandboxError unavailable without the right to change it.
+ */
 async function changeStore(
-  { program, words }: SystemStore,
-  home: string,
+  { directory, program, words }: SystemStore,
+  asRoot: string,
   change: () => Promise<void>,
 ): Promise<void> {
+  const refresh = [program, ...words] as const;
   try {
+    // A removal of nothing needs the right, too: the refresh after it fails without.
+    await access(directory, constants.W_OK);
     await change();
   } catch (error) {
     const isDenied = isCode(error, "EACCES", "EPERM", "EROFS");
     throw new SandboxError("unavailable", `the system's authorities: ${errorText(error)}`, {
       cause: error,
-      ...(isDenied && { hint: `run it as root, with --home ${home}` }),
+      ...(isDenied && { hint: `run as root: ${asRoot} && ${refresh.join(" ")}` }),
     });
   }
-  await runProgram([program, ...words], { timeoutMs: REFRESH_TIMEOUT_MS });
+  await runProgram(refresh, { timeoutMs: REFRESH_TIMEOUT_MS });
 }

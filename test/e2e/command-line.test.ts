@@ -12,6 +12,7 @@ import { openStore } from "../../src/store/sqlite.ts";
 import { openTestHome } from "../support/home.ts";
 import { openImageDisk } from "../support/image-disk.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { listeningUrl, PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -135,6 +136,28 @@ test.skipIf(!existsSync("/usr/sbin/update-ca-certificates"))(
       );
     }
     expect(await readdir(folder.path)).not.toContain("gone");
+  },
+);
+
+test.skipIf(!existsSync("/usr/sbin/update-ca-certificates"))(
+  "an ordinary user's trust names commands with which root does it",
+  async () => {
+    await using user = await openOrdinaryUser({ ids: false });
+    const place = "/usr/local/share/ca-certificates";
+    const hints: string[] = [];
+    for (const action of ["remove", "install"]) {
+      const words = ["trust", action, "--home", user.data];
+      await using program = startProgram(words, {}, user.program);
+      expect(await program.exited()).toBe(69);
+      hints.push(/EACCES: .*: run as root: (.*)\n$/.exec(program.stderr())?.[1] ?? "none");
+    }
+    const [remove, install] = hints;
+    const refresh = "update-ca-certificates --fresh";
+    expect(remove).toBe(`rm -f ${place}/sandbox-mcp-sandbox.localhost.crt && ${refresh}`);
+    const inside = ["-m", "--propagation", "private", "sh", "-c", OWN_LISTS, "sh"];
+    const typed = ["sh", "-c", `${install} >&2 && ls ${place}`];
+    const { stdout } = spawnSync("unshare", [...inside, ...typed], { encoding: "utf8" });
+    expect(stdout).toBe("sandbox-mcp-sandbox.localhost.crt\n");
   },
 );
 
