@@ -4,6 +4,7 @@ import { createReadStream } from "node:fs";
 import { mkdir, open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
+import { isThere } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
@@ -11,23 +12,33 @@ import { createByteReader, type ByteReader } from "./byte-reader.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
 import { layoutFault, readManifest } from "./layout.ts";
 import { readTar } from "./tar.ts";
+import { formOf } from "./unpack.ts";
 
 /** What a layout has; every other entry of the archive is passed over. */
 const FILE_PATTERN = /^(?:\.\/)?(oci-layout|index\.json|blobs\/sha256\/[0-9a-f]{64})$/;
+const INDEX = "index.json";
 const MAX_FILES = 4_096;
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const PIECE_BYTES = 1024 * 1024;
 
-/** @throws SandboxError not_found, failed_precondition for what is no file */
+/** @throws SandboxError not_found, failed_precondition for what is no file, or compressed */
 export async function openArchiveFile(path: string): Promise<FileHandle> {
   const file = await open(path, "r").catch((error: unknown) => {
     throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
       cause: error,
     });
   });
-  if ((await file.stat()).isFile()) return file;
-  await file.close();
-  return layoutFault(`${path} is no file`);
+  try {
+    if (!(await file.stat()).isFile()) layoutFault(`${path} is no file`);
+    const form = await formOf(file);
+    if (form === "plain") return file;
+    throw new SandboxError("failed_precondition", `the archive is compressed by ${form}`, {
+      hint: "decompress it first",
+    });
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
 }
 
 /**
@@ -41,6 +52,11 @@ export async function openArchive(file: FileHandle, options: PullOptions): Promi
   try {
     await mkdir(join(layout, "blobs/sha256"), { recursive: true, mode: 0o700 });
     await unpackFiles(file, layout, options);
+    if (!(await isThere(join(layout, INDEX)))) {
+      throw new SandboxError("failed_precondition", `the archive has no ${INDEX}`, {
+        hint: "template pull docker-archive:FILE reads what older versions of docker save",
+      });
+    }
     const { digest } = await readManifest(layout);
     return { layout, digest, pinned: digest, [Symbol.asyncDispose]: dispose };
   } catch (error) {

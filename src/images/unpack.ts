@@ -146,7 +146,7 @@ function toImageFault(error: unknown): unknown {
 type Form = "gzip" | "zstd" | "plain";
 
 /** By its first bytes: what a descriptor calls it is only a claim. */
-async function formOf(file: FileHandle): Promise<Form> {
+export async function formOf(file: FileHandle): Promise<Form> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
   const head = buffer.toString("hex", 0, bytesRead);
   if (head.startsWith("1f8b")) return "gzip";
