@@ -1,5 +1,9 @@
-/** Lists a tree directory by directory, past what may not be read, where one call for it failed. */
+/**
+ * Lists a tree directory by directory where one call for it failed, past what may not be read, or
+ * where it holds the kernel's own file systems.
+ */
 
+import { posix } from "node:path";
 import type { Entry } from "../client/filesystem.ts";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { reword } from "./reword.ts";
@@ -8,6 +12,8 @@ import { reword } from "./reword.ts";
 const MAX_CALLS = 300;
 /** As many as one call returns at most. */
 const MAX_ENTRIES = 20_000;
+/** What the kernel makes up while it is read: no files, and tens of thousands of entries. */
+const KERNEL_PATHS: ReadonlySet<string> = new Set(["/proc", "/sys"]);
 
 export type ListDirectory = (path: string, depth: number) => Promise<readonly Entry[]>;
 
@@ -15,6 +21,8 @@ export interface Tree {
   readonly entries: readonly Entry[];
   /** Paths of directories that could not be read, in order. */
   readonly unreadable: readonly string[];
+  /** Paths of the kernel's file systems below the directory, which were not entered. */
+  readonly skipped: readonly string[];
   /** Whether the limits ended it, so that deeper entries are missing. */
   readonly isCut: boolean;
 }
@@ -24,20 +32,29 @@ export interface Tree {
  * @throws SandboxError when the directory itself cannot be listed.
  */
 export async function listTree(list: ListDirectory, path: string, depth: number): Promise<Tree> {
-  const tree: Growing = { list, entries: [], unreadable: [], calls: 0, isCut: false };
-  try {
-    return { entries: await list(path, depth), unreadable: [], isCut: false };
-  } catch (error) {
-    if (depth <= 1 || !isUnreadable(error)) throw error;
+  const tree = { list, entries: [], unreadable: [], skipped: [], calls: 0, isCut: false };
+  if (depth <= 1) return { ...tree, entries: await list(path, depth) };
+  if (!mayBeRoot(path)) {
+    try {
+      return { ...tree, entries: await list(path, depth) };
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+    }
   }
   await collect(tree, await list(path, 1), depth - 1);
   return tree;
+}
+
+/** Whether a path without a name of its own is perhaps the root; what it is relative to is not known. */
+function mayBeRoot(path: string): boolean {
+  return /^[./]*$/.test(posix.normalize(path));
 }
 
 interface Growing {
   readonly list: ListDirectory;
   readonly entries: Entry[];
   readonly unreadable: string[];
+  readonly skipped: string[];
   calls: number;
   isCut: boolean;
 }
@@ -50,8 +67,12 @@ async function collect(tree: Growing, entries: readonly Entry[], depth: number):
       return;
     }
     tree.entries.push(entry);
+    // A link to a directory is shown as one, and leads anywhere.
+    const isOwn = entry.type === "directory" && entry.symlinkTarget === undefined;
+    if (depth === 0 || !isOwn) continue;
     // One directory after the other: that is their order.
-    if (depth > 0 && entry.type === "directory") await descend(tree, entry.path, depth);
+    if (KERNEL_PATHS.has(entry.path)) tree.skipped.push(entry.path);
+    else await descend(tree, entry.path, depth);
   }
 }
 

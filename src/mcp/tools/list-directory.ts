@@ -37,7 +37,7 @@ export const listDirectory = defineTool({
     const options = { signal: context.signal, user };
     const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
     const find = context.suggest("run_process", " Or run find with run_process.");
-    const { entries, unreadable, isCut } = await withHints(listTree(list, path, depth), {
+    const { entries, unreadable, skipped, isCut } = await withHints(listTree(list, path, depth), {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
       resource_exhausted: `A smaller depth, or a directory further down, has fewer.${find}`,
@@ -50,6 +50,9 @@ export const listDirectory = defineTool({
       rest > 0 ? `${rest} more: offset=${offset + shown.length}` : undefined,
       isCut ? "deeper entries are missing: list a directory further down" : undefined,
       unreadableFact(unreadable),
+      skipped.length > 0
+        ? `not entered: ${skipped.join(", ")}; list each by its own path`
+        : undefined,
       expiryFact(context, sandboxId),
     ];
     const parts = [shown.join("\n")];

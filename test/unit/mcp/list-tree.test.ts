@@ -5,7 +5,7 @@ import type { Entry } from "../../../src/client/filesystem.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { listTree, type ListDirectory } from "../../../src/mcp/list-tree.ts";
 
-function entry(path: string, type: Entry["type"]): Entry {
+function entry(path: string, type: Entry["type"], symlinkTarget?: string): Entry {
   return {
     name: path.split("/").at(-1) ?? "",
     path,
@@ -16,9 +16,12 @@ function entry(path: string, type: Entry["type"]): Entry {
     owner: "",
     group: "",
     modifiedAt: undefined,
-    symlinkTarget: undefined,
+    symlinkTarget,
   };
 }
+
+/** Links to directories, which a daemon shows as directories and does not enter. */
+const LINKS: Readonly<Record<string, string>> = { "/a/link": "/a/d" };
 
 /** A tree of directories by their children; those of `closed` may not be read. */
 function treeOf(children: Readonly<Record<string, readonly string[]>>, closed: readonly string[]) {
@@ -28,7 +31,8 @@ function treeOf(children: Readonly<Record<string, readonly string[]>>, closed: r
       throw new SandboxError("internal", `list: "reading ${path}: permission denied"`);
     }
     return (children[path] ?? []).flatMap((name) => {
-      const child = `${path}/${name}`;
+      const child = `${path === "/" ? "" : path}/${name}`;
+      if (child in LINKS) return [entry(child, "directory", LINKS[child])];
       const isDirectory = child in children;
       const own = entry(child, isDirectory ? "directory" : "file");
       return [own, ...(isDirectory && depth > 1 ? below(child, depth - 1) : [])];
@@ -81,4 +85,33 @@ test("a tree of many closed directories ends after so many calls, and says so", 
   const { list, state } = treeOf(children, closed);
   const { entries, isCut } = await listTree(list, "/r", 2);
   expect([entries.length, isCut, state.calls <= 310]).toEqual([1_000, true, true]);
+});
+
+test("a link to a directory is not entered, in a tree with a closed directory either", async () => {
+  const children = { "/a": ["b", "d", "link"], "/a/b": ["x"], "/a/d": ["w"], "/a/link": ["w"] };
+  const { list } = treeOf(children, ["/a/b"]);
+  const { entries } = await listTree(list, "/a", 3);
+  expect(entries.map(({ path }) => path)).toEqual(["/a/b", "/a/d", "/a/d/w", "/a/link"]);
+});
+
+const ROOT = { "/": ["etc", "proc", "sys"], "/etc": ["x"], "/proc": ["1"], "/sys": ["kernel"] };
+
+test.for(["/", "//", "/etc/.."])(
+  "%s at a depth leaves out what the kernel makes up",
+  async (path) => {
+    const { list } = treeOf({ ...ROOT, [path]: ROOT["/"] }, []);
+    const { entries, skipped, isCut } = await listTree(
+      (from, depth) => list(from === path ? "/" : from, depth),
+      path,
+      10,
+    );
+    expect(entries.map((each) => each.path)).toEqual(["/etc", "/etc/x", "/proc", "/sys"]);
+    expect([skipped, isCut]).toEqual([["/proc", "/sys"], false]);
+  },
+);
+
+test("/proc itself is listed", async () => {
+  const { list } = treeOf(ROOT, []);
+  const { entries, skipped } = await listTree(list, "/proc", 10);
+  expect([entries.map(({ path }) => path), skipped]).toEqual([["/proc/1"], []]);
 });
