@@ -48,7 +48,7 @@ const EXEC_SCRIPT =
  */
 export function planLaunch(request: LaunchRequest): Launch {
   const { config, cwd } = request;
-  const words = [config.cmd, ...config.args];
+  const words = [config.cmd, ...config.args] as const;
   const variables = [...Object.entries(config.envs), ...request.globals].flat();
   if ([...words, ...variables].some((text) => text.includes("\0"))) {
     throw new SandboxError("invalid_argument", "command or environment contains a NUL byte");
@@ -58,7 +58,7 @@ export function planLaunch(request: LaunchRequest): Launch {
   requireExecutable(words, env);
   requireEnterable(request);
   return {
-    ...identify(request, words),
+    ...identify(request, words, env["PATH"] ?? ""),
     cwd,
     env,
     words,
@@ -67,21 +67,41 @@ export function planLaunch(request: LaunchRequest): Launch {
 }
 
 function identify(
-  { user, helper }: LaunchRequest,
-  words: readonly string[],
+  request: LaunchRequest,
+  words: readonly [string, ...string[]],
+  path: string,
 ): Pick<Launch, "file" | "args" | "ids"> {
+  const { user, helper } = request;
   const isOther = canChangeOwner();
+  const shell = ["-c", EXEC_SCRIPT, "sh", ...words];
   if (!isOther || helper === undefined) {
     const ids = isOther && user.uid !== 0 ? { uid: user.uid, gid: user.gid } : undefined;
-    return { file: "/bin/sh", args: ["-c", EXEC_SCRIPT, "sh", ...words], ids };
+    return { file: "/bin/sh", args: shell, ids };
   }
   const [file, ...before] = helper;
+  // Of a program that is not there the helper would tell its own name first.
+  const executed = isExecutable(words[0], path, request) ? words : ["/bin/sh", ...shell];
   const identity = ["--reuid", `${user.uid}`, "--regid", `${user.gid}`, "--groups"];
   return {
     file,
-    args: [...before, ...identity, user.groups.join(","), "--", ...words],
+    args: [...before, ...identity, user.groups.join(","), "--", ...executed],
     ids: undefined,
   };
+}
+
+/** Whether a program is found that its user may execute, as `execvp` looks for it. */
+function isExecutable(name: string, path: string, { cwd, user }: LaunchRequest): boolean {
+  const folders = name.includes("/") ? [""] : path.split(":");
+  return folders.some((folder) => {
+    try {
+      const stats = statSync(posix.resolve(cwd, folder, name));
+      if (!stats.isFile()) return false;
+      return user.uid === 0 ? (stats.mode & 0o111) !== 0 : maySearch(stats, user);
+    } catch {
+      // Missing, or not to be reached: what runs it says so.
+      return false;
+    }
+  });
 }
 
 /** How much of a command an error repeats. */
@@ -146,7 +166,7 @@ function parentsOf(path: string): string[] {
   return parents;
 }
 
-/** The search permission of a folder; the first class that fits decides, as in the kernel. */
+/** The permission to search a folder or to execute a file; the first class that fits decides, as in the kernel. */
 function maySearch(stats: Stats, user: User): boolean {
   if (stats.uid === user.uid) return (stats.mode & 0o100) !== 0;
   if (user.groups.includes(stats.gid)) return (stats.mode & 0o010) !== 0;

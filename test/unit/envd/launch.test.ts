@@ -1,0 +1,43 @@
+/** What a command that cannot be executed says, behind the helper that changes its identity. */
+
+import { spawnSync } from "node:child_process";
+import { create } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { planLaunch } from "../../../src/envd/process/launch.ts";
+import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
+
+const ROOT = { name: "root", uid: 0, gid: 0, groups: [0], home: "/root" };
+const NOBODY = { name: "nobody", uid: 65_534, gid: 65_534, groups: [65_534], home: "/" };
+
+function run(cmd: string, args: readonly string[], user = ROOT) {
+  const launch = planLaunch({
+    config: create(ProcessConfigSchema, { cmd, args: [...args] }),
+    user,
+    cwd: "/usr",
+    globals: new Map(),
+    helper: ["/usr/bin/setpriv"],
+  });
+  const { file, cwd, env } = launch;
+  const { status, stdout, stderr } = spawnSync(file, launch.args, { cwd, env, encoding: "utf8" });
+  return [status, stdout, stderr];
+}
+
+test.skipIf(process.getuid?.() !== 0).for([
+  ["no-such-command", 127],
+  ["no such", 127],
+  ["./bin/no-such", 127],
+  ["/etc/passwd", 126],
+  ["/etc", 126],
+  ["", 127],
+] as const)("the command %j ends with %i and is named by its error", ([cmd, status]) => {
+  // Each shell words it in its own way.
+  const text = expect.stringMatching(new RegExp(`^sh: .*${cmd || "empty command"}.*\n$`));
+  for (const user of [ROOT, NOBODY]) expect(run(cmd, ["a"], user)).toEqual([status, "", text]);
+});
+
+test.skipIf(process.getuid?.() !== 0).for(["printf", "/usr/bin/printf", "./bin/printf"])(
+  "the command %s runs with its arguments as they are",
+  (cmd) => {
+    expect(run(cmd, ["<%s>", "$HOME `id`", ""])).toEqual([0, "<$HOME `id`><>", ""]);
+  },
+);
