@@ -28,6 +28,8 @@ os.makedirs(folder, 0o700)
 record = {"pictures": [], "files": 0, "error": None, "count": None, "note": None}
 PORT = 49999
 PARTS = {"png": "png", "jpeg": "jpg", "svg": "svg", "pdf": "pdf", "html": "html"}
+# What is longer becomes a file.
+MAX_HTML_CHARACTERS = 4000
 
 def leave(code, note=None):
     record["note"] = note
@@ -153,6 +155,13 @@ def keep(form, value):
     print(f"[{form}: {path}]")
     return path
 
+def text_forms(line):
+    "Those to read a result by; the mere name of an object is none where another form has its content."
+    text = line.get("text")
+    is_name = isinstance(text, str) and re.fullmatch(r"<[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>", text)
+    has_more = any(line.get(form) for form in ("markdown", "latex", "json", "html"))
+    return ("markdown", "latex") if is_name and has_more else ("text", "markdown", "latex")
+
 def show(line):
     "A result as text; what is no text becomes a file."
     pictures = [form for form in ("png", "jpeg") if line.get(form)]
@@ -164,13 +173,17 @@ def show(line):
         for form in ("pdf", "svg") if not pictures else ():
             if line.get(form):
                 keep(form, line[form])
-    text = next((line[form] for form in ("text", "markdown", "latex") if line.get(form)), None)
+    text = next((line[form] for form in text_forms(line) if line.get(form)), None)
     if text is not None and not (pictures and not line.get("is_main_result")):
         print(text if isinstance(text, str) else json.dumps(text))
     elif text is None and line.get("json") is not None:
         print(json.dumps(line["json"]))
-    elif text is None and line.get("html") and record["files"] < 64:
-        keep("html", line["html"])
+    elif text is None and line.get("html") and not pictures:
+        html = line["html"]
+        if isinstance(html, str) and len(html) <= MAX_HTML_CHARACTERS:
+            print(html)
+        elif record["files"] < 64:
+            keep("html", html)
 
 def age(entry):
     "0 for what another cell has removed meanwhile."

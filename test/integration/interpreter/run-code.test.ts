@@ -170,6 +170,29 @@ test("results of any shape neither end the program nor hide what follows", async
   expect(outcome?.stderr).toMatch(/a part of the reply is not shown: RecursionError/);
 });
 
+const LONG_HTML = `<p>${"x".repeat(5_000)}</p>`;
+
+test.for([
+  { form: "HTML", shown: /^<b>1<.b>\n$/, fields: { html: "<b>1</b>" } },
+  { form: "Markdown", shown: /^# one\n$/, fields: { markdown: "# one", html: "<h1>" } },
+  { form: "Latex", shown: /^\$1\$\n$/, fields: { latex: "$1$" } },
+  { form: "JSON", shown: /^\{"a": 1\}\n$/, fields: { json: { a: 1 } } },
+  { form: "Styler at 0x7f3a", shown: /^<table>\n$/, fields: { html: "<table>" } },
+  {
+    form: "a whole text",
+    shown: /^ {3}a\n0 {2}1\n$/,
+    fields: { html: "<table>", text: "   a\n0  1" },
+  },
+  { form: "a name alone", shown: /^<IPython.core.display.X object>\n$/, fields: {} },
+  { form: "long HTML", shown: /^\[html: \S+\.html\]\n$/, fields: { html: LONG_HTML } },
+])("what a display shows is its content, not the name of its object: $form", async (shape) => {
+  const type = / at /.test(shape.form) ? `pandas.${shape.form}` : "IPython.core.display.X object";
+  const line = { type: "result", text: `<${type}>`, ...shape.fields };
+  const end = JSON.stringify({ type: "end_of_execution" });
+  const [outcome] = await runForeign(`${JSON.stringify(line)}\n${end}\n`, { code: "1" });
+  expect(outcome?.stdout).toMatch(shape.shown);
+});
+
 test("a context that the interpreter does not give within the limit is interrupted", async () => {
   const silent = createServer((socket) => socket.resume());
   const port = await listenOnLoopback(silent);
