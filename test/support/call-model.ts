@@ -64,6 +64,12 @@ export const OPERATIONS: readonly Operation[] = [
   post("timeout", { timeout: 3600 }, onlyRunning(204, 404)),
   post("refreshes", { duration: 3600 }, onlyRunning(204, 404)),
   post("snapshots", {}, onlyRunning(201, 404)),
+  {
+    method: "PUT",
+    path: "/network",
+    body: { denyOut: ["203.0.113.0/24"] },
+    outcomes: onlyRunning(204, 404),
+  },
 ];
 
 /** The states after the call; without an answer it came about, or not. */
