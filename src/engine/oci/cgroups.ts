@@ -3,6 +3,7 @@
  * limits; without root we do, where a part of the tree is delegated to the user.
  */
 
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { canWrite, readKernelFile } from "../../common/files.ts";
@@ -17,6 +18,9 @@ import { openUserCgroup } from "./user-cgroup.ts";
 /** The folder in every hierarchy in which all our containers lie. */
 const PARENT = "sandbox-mcp";
 const CGROUP_FOLDER = "/sys/fs/cgroup";
+const BYTES_PER_MB = 1024 * 1024;
+/** What sockets of a container may hold besides its memory; the kernel itself allows a tenth to TCP. */
+const BUFFER_SHARE = 0.25;
 
 /** Where this machine has its cgroup trees. */
 export interface CgroupHost {
@@ -110,10 +114,21 @@ export function openCgroup(host: CgroupHost, id: string, directory: string): Cgr
   return {
     ...openFolders({ id, unified, ...folders, all }),
     path: `/${PARENT}/${id}`,
-    make: async () => {
+    make: async ({ memoryMb }) => {
       for (const folder of all) await makeGroupFolder(folder);
+      await limitBuffers(folders.memory, memoryMb);
     },
   };
+}
+
+/**
+ * Version 1 counts what sockets hold apart from memory, and only where it has a limit: without one a
+ * container could take all that the machine has for TCP and UDP. Newer kernels may lack the file.
+ */
+async function limitBuffers(memory: string | undefined, memoryMb: number): Promise<void> {
+  const file = join(memory ?? "", "memory.kmem.tcp.limit_in_bytes");
+  if (readKernelFile(file) === undefined) return;
+  await writeFile(file, `${memoryMb * BYTES_PER_MB * BUFFER_SHARE}`);
 }
 
 /**
