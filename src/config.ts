@@ -3,7 +3,7 @@
 import { isAbsolute, join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
-import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
+import { defaultHome, isRootless, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
 import { noteUnused, sandboxSettings, type Environment } from "./unused-settings.ts";
@@ -154,7 +154,10 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   const known = withDefaults(given, environment, parsed);
   const config = Object.freeze({ ...known, sandboxSettings: sandboxSettings(names) });
   const [command = STDIO] = parsed.words;
-  return { config, notes: noteUnused({ environment, names }, { ...config, command }) };
+  return {
+    config,
+    notes: noteUnused({ environment, names }, { ...config, command, isRootless: isRootless() }),
+  };
 }
 
 /** Kubernetes gives Pods beside a Service called sandbox-mcp a `SANDBOX_MCP_PORT` of this form. */

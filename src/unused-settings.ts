@@ -27,6 +27,8 @@ interface Use {
   readonly buildEgress: readonly string[] | undefined;
   readonly buildsBase: boolean;
   readonly autoTemplates: boolean;
+  /** Whether sandboxes are those of an ordinary user. */
+  readonly isRootless: boolean;
 }
 
 /** A line for everything that does nothing, for the user of the command. */
@@ -83,6 +85,8 @@ const OF_MACHINE: readonly (keyof Given)[] = [
   "autoTemplates",
   "registryMirror",
 ];
+/** Those of a cluster outlive a front. */
+const ON_EXIT = "onExit" satisfies keyof Given;
 /** Read where this program makes the sandboxes, of whatever kind. */
 const OF_SERVICE: readonly (keyof Given)[] = [
   "requireIsolation",
@@ -96,11 +100,15 @@ const OF_SERVICE: readonly (keyof Given)[] = [
   "maxSandboxesPerTeam",
 ];
 
+/** Of disk images, which an ordinary user has none of. */
+const OF_ROOT: readonly (keyof Given)[] = ["storeGb", "volumeMb"];
+
 /** Of the engine kubernetes: what is read only beside another setting. */
 const COMPANIONS = [
   { key: "egressNameServers", of: "egressDenied" },
   { key: "snapshotRegistryLogin", of: "snapshotRegistry" },
   { key: "volumeAccess", of: "volumeClass" },
+  { key: "volumeMb", of: "volumeClass" },
 ] as const;
 
 /** A line for each that lacks the other one. */
@@ -122,7 +130,7 @@ function noteOtherEngine({ engine, command }: Use, names: GivenNames["names"]): 
   if (!isCluster && !isRemote) return [];
   const unused = isRemote
     ? sandboxSettings(names)
-    : OF_MACHINE.flatMap((key) => names.get(key) ?? []);
+    : [...OF_MACHINE, ON_EXIT].flatMap((key) => names.get(key) ?? []);
   if (unused.length === 0) return [];
   const where = isRemote ? "for a remote service" : "with --engine kubernetes";
   return [`${unused.join(", ")}: not used ${where}`];
@@ -141,5 +149,8 @@ function noteVoidSettings(use: Use, names: GivenNames["names"]): string[] {
     ...(egress === undefined ? line("dns", "--egress off") : []),
     ...(egress === undefined && buildEgress.length > 0 ? line("buildEgress", "--egress off") : []),
     ...(autoTemplates && !buildsBase ? line("autoTemplates", "--build-base off") : []),
+    ...(use.isRootless ? OF_ROOT.flatMap((key) => names.get(key) ?? []) : []).map(
+      (name) => `${name}: not used without root`,
+    ),
   ];
 }

@@ -47,6 +47,9 @@ export interface NoService {
   readonly hint: string;
 }
 
+const HOST_UNUSED =
+  "--allow-host-template: not used without root, or in a container whose /usr is on an overlay";
+
 /** One agent starts its sandboxes one after the other. */
 const DEFAULT_POOL = 1;
 
@@ -167,6 +170,7 @@ export async function startLocal(
   const notes = [
     await storeNote(home, storeGb),
     memoryNote({ ...config, pauseToDisk: options.pauseToDisk }, report),
+    config.allowHostTemplate === true && !canShareUsr() ? HOST_UNUSED : undefined,
   ];
   for (const note of notes) if (note !== undefined) say(note);
   const allowHostTemplate = options.allowHostTemplate && canShareUsr();

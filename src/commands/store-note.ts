@@ -3,7 +3,6 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ifThere } from "../common/files.ts";
-import { isRootless } from "../common/privilege.ts";
 import { STORE_NAMES } from "../engine/storage/store-image.ts";
 
 const BYTES_PER_GB = 1024 ** 3;
@@ -14,7 +13,6 @@ export async function storeNote(
   sizeGb: number | undefined,
 ): Promise<string | undefined> {
   if (sizeGb === undefined) return undefined;
-  if (isRootless()) return "--store-gb: not used without root";
   const image = await ifThere(stat(join(home, STORE_NAMES.image)));
   const bytes = image?.size ?? sizeGb * BYTES_PER_GB;
   if (bytes === sizeGb * BYTES_PER_GB) return undefined;

@@ -238,6 +238,17 @@ test("without subordinate ids the start ends with the command that gives them", 
   expect(stderr.trimEnd().split("\n")).toHaveLength(1);
 });
 
+test("it is told which flags need root", async () => {
+  const flags = ["--store-gb", "8", "--volume-mb", "100", "--allow-host-template"];
+  const place = ["--build-base", "off", "--port", "0", "--home", join(person.home, "none")];
+  const { code, stderr } = await runAs(person, ["serve", ...flags, ...place]);
+  expect(code).toBe(69);
+  const told = stderr.matchAll(/^sandbox-mcp: (--[a-z-]+): not used without root/gm);
+  expect([...told].map(([, flag]) => `${flag}`).toSorted()).toEqual(
+    flags.filter((word) => word.startsWith("--")).toSorted(),
+  );
+});
+
 /** A stdio server of the person on a machine that has an internet. */
 async function startOnline(program: OrdinaryUser["program"]): Promise<TestClient> {
   const network = { SANDBOX_MCP_EGRESS: "on", SANDBOX_MCP_DNS: LAB.nameServer };

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { loadConfig, type Config } from "../../src/config.ts";
+import { noteUnused } from "../../src/unused-settings.ts";
 
 function configOf(environment: Record<string, string>, argv: string[]): Config {
   const loaded = loadConfig(environment, argv);
@@ -169,6 +170,11 @@ test.for([
     argv: ["--engine", "remote", "--require-isolation", "gvisor"],
     note: "SANDBOX_MCP_EGRESS, --require-isolation: not used for a remote service",
   },
+  {
+    argv: ["serve", "--engine", "kubernetes", "--on-exit", "kill"],
+    note: "SANDBOX_MCP_EGRESS, --on-exit: not used with --engine kubernetes",
+  },
+  { argv: ["serve", "--on-exit", "kill"], note: undefined },
   { argv: ["template", "list", "--engine", "kubernetes"], note: undefined },
   { argv: ["serve", "--encrypt-snapshots"], note: undefined },
 ])("what the engine of $argv does not read is noted", ({ argv, note }) => {
@@ -180,6 +186,7 @@ test.for([
   { flag: "--egress-name-servers=10.0.0.1", of: "--egress-denied=10.0.0.0/8" },
   { flag: "--snapshot-registry-login=/a", of: "--snapshot-registry=r.test/a" },
   { flag: "--volume-access=ReadWriteOnce", of: "--volume-class=a" },
+  { flag: "--volume-mb=100", of: "--volume-class=a" },
 ])("$flag is noted without $of", ({ flag, of }) => {
   const words = ["serve", "--engine=kubernetes", flag];
   const [name] = flag.split("=");
@@ -200,6 +207,22 @@ test.for([
     expect(notesOf({}, command, ...argv)).toEqual([]);
   }
   expect(notesOf({}, "key", "list", ...argv, other)).toEqual([]);
+});
+
+test("sizes of disk images are noted for an ordinary user, who has none", () => {
+  const names = new Map([
+    ["storeGb", "--store-gb"],
+    ["volumeMb", "SANDBOX_MCP_VOLUME_MB"],
+    ["memoryMb", "--memory-mb"],
+  ]);
+  const notesFor = (isRootless: boolean, command: string) =>
+    noteUnused({ environment: {}, names }, { ...configOf({}, []), command, isRootless });
+  expect(notesFor(true, "serve")).toEqual([
+    "--store-gb: not used without root",
+    "SANDBOX_MCP_VOLUME_MB: not used without root",
+  ]);
+  expect(notesFor(false, "serve")).toEqual([]);
+  expect(notesFor(true, "key")).toEqual([]);
 });
 
 test("the set of tools is noted where tools are named", () => {
