@@ -8,7 +8,7 @@ import type { Target } from "./foreign-client.ts";
 const DRIVERS = resolve(import.meta.dirname, "drivers");
 
 const MCP = ["mcp==2.3.0"];
-const FASTMCP = ["fastmcp==4.1.2"];
+const FASTMCP = ["fastmcp==4.2.3"];
 const LANGCHAIN = [
   "langchain-mcp-adapters==0.3.2",
   "langchain-openai==1.7.3",
