@@ -13,7 +13,8 @@ import { toEnding } from "./stored-process.ts";
 /** Delays before the attempts to reconnect a broken stream. */
 const RECONNECT_DELAYS_MS: readonly number[] = [50, 500, 2_000];
 /** Marks the place in the output where bytes may be missing. */
-const MISSING = "[… what it wrote while its stream was broken is missing …]";
+const MISSING =
+  "[… its stream was broken here: what it wrote meanwhile, if anything, is missing …]";
 
 /** The events of one stream; the first one is `start`. */
 export type ProcessEvents = AsyncGenerator<ProcessEvent, void>;

@@ -106,7 +106,7 @@ test("a process whose server ended goes on under the next one, with a mark in be
   await using second = await startServer(world);
   const seen = await second.ask("get_process_output", process);
   expect(seen).toMatch(/^status: running \|/);
-  expect(seen).toContain("--- stdout\nfirst\n--- [… what it wrote while its stream was broken");
+  expect(seen).toContain("--- stdout\nfirst\n--- [… its stream was broken here");
   await second.ask("send_input", { ...process, data: "x\n" });
   await expect
     .poll(async () => second.ask("get_process_output", process))
