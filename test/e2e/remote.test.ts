@@ -70,7 +70,8 @@ function settled(text: string): string {
     .replaceAll(/snap-\w+/g, "<snapshot>")
     .replaceAll(/template_id: \S+/g, "template_id: <template>")
     .replaceAll(/\nport_host: \S+/g, "")
-    .replaceAll(/spawn_count: \d+/g, "spawn_count: <count>");
+    .replaceAll(/spawn_count: \d+/g, "spawn_count: <count>")
+    .replaceAll(/time_to_live_seconds: \d+/g, "time_to_live_seconds: <seconds>");
 }
 
 /** Addresses, samples and records differ by where and when they are asked for. */
