@@ -136,6 +136,13 @@ describe("the system call filter", () => {
     ]);
   });
 
+  test("tells programs that there is no asynchronous I/O, of which all share one count", () => {
+    expect(rulesFor("io_setup")).toEqual([
+      { names: ["io_setup"], action: "SCMP_ACT_ERRNO", errnoRet: 38 },
+    ]);
+    expect(rulesFor("io_submit")).toEqual([]);
+  });
+
   test("opens sockets of four families", () => {
     const allowed = rulesFor("socket").filter(({ action }) => action === "SCMP_ACT_ALLOW");
     expect(
