@@ -67,5 +67,5 @@ function faultOf(token: OptionToken, setting: Setting | undefined, isGiven: bool
   if (token.value === undefined) return "needs a value";
   // A flag that follows is not the value of the one before it.
   if (token.inlineValue === true || !token.value.startsWith("-")) return undefined;
-  return `needs a value; one that begins with a dash is written ${token.rawName}=VALUE`;
+  return `needs a value; one that begins with a dash is written --${setting.flag}=VALUE`;
 }

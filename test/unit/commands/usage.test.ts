@@ -48,6 +48,10 @@ test.for([
     fault: "--home: needs a value; one that begins with a dash is written --home=VALUE",
   },
   {
+    argv: ["template", "build", "-f", "-x"],
+    fault: "-f: needs a value; one that begins with a dash is written --file=VALUE",
+  },
+  {
     argv: ["serve", "--pod-images", "base=a"],
     fault: "--pod-images: not used without --engine kubernetes",
   },
@@ -92,6 +96,7 @@ test.for([
   { argv: ["gc", "--runtime", "crun"] },
   { argv: ["doctor", "--engine", "kubernetes", "--pod-images", "base=a"] },
   { argv: ["--home=-x", "key", "list"] },
+  { argv: ["template", "build", "--file=-x"] },
   { argv: ["template", "export", "a", "b", "--engine", "kubernetes"] },
   { argv: ["--engine", "remote"] },
   { argv: ["gc", "--engine", "local"] },
