@@ -5,7 +5,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { request } from "undici";
-import { readBounded } from "../common/http.ts";
+import { readBeginning } from "../common/http.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import type {
   ConnectRequestSchema,
@@ -77,7 +77,7 @@ async function* openStream(
   });
   const { statusCode: status, headers: given, body } = reply;
   if (status !== 200 || given["content-type"] !== CONTENT_TYPE) {
-    const said = await readBounded(body, MAX_ERROR_BYTES, "error reply");
+    const said = await readBeginning(body, MAX_ERROR_BYTES);
     const text = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
     if (status < 300) throw unexpectedReply(`its type is ${String(given["content-type"])}`);
     throw replyError(path, { status, headers: {}, body: text });

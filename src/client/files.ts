@@ -6,7 +6,7 @@ import { request } from "undici";
 import { anySignal } from "../common/any-signal.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
-import { readBounded } from "../common/http.ts";
+import { readBeginning } from "../common/http.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
@@ -147,7 +147,7 @@ async function readOnce(
       return { bytes: Buffer.alloc(0), sizeBytes: totalOf(headers["content-range"]), contentType };
     }
     if (status >= 300) {
-      const said = await readBounded(reply.body, MAX_ERROR_BYTES, subject);
+      const said = await readBeginning(reply.body, MAX_ERROR_BYTES);
       const body = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
       // Files of the kernel have no parts; a daemon that compresses reads them from their start.
       if (status === 500 && coding === "identity" && SEEK_PATTERN.test(body.toString("utf8"))) {

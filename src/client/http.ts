@@ -4,7 +4,7 @@ import { request, type Dispatcher } from "undici";
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
-import { readBounded } from "../common/http.ts";
+import { readBeginning, readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
@@ -55,7 +55,7 @@ export const MAX_REPLY_VALUES = 262_144;
 /**
  * Sends a request and reads its whole reply, whatever its status.
  * @throws SandboxError unavailable, deadline_exceeded or canceled when there is no reply,
- *   resource_exhausted when it exceeds `maxBytes`.
+ *   resource_exhausted when it exceeds `maxBytes`. Of an error only the beginning is read.
  */
 export async function exchange(connection: Connection, wanted: Exchange): Promise<HttpReply> {
   let failures = 0;
@@ -85,9 +85,11 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
       bodyTimeout: 0,
       headersTimeout: 0,
     });
-    const maxBytes = reply.statusCode < 400 ? wanted.maxBytes : MAX_ERROR_BYTES;
     const { statusCode: status, headers } = reply;
-    const body = await readBounded(reply.body, maxBytes, wanted.subject);
+    const body =
+      status < FIRST_ERROR
+        ? await readBounded(reply.body, wanted.maxBytes, wanted.subject)
+        : await readBeginning(reply.body, MAX_ERROR_BYTES);
     const isQuoted = status >= FIRST_REFUSAL;
     return { reply: { status, headers, body: isQuoted ? cleaned(body, wanted.headers) : body } };
   } catch (error) {

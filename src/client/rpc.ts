@@ -10,7 +10,7 @@ import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
-import { readBounded } from "../common/http.ts";
+import { readBeginning } from "../common/http.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
@@ -149,7 +149,7 @@ async function errorBody(
   reply: { readonly statusCode: number; readonly body: AsyncIterable<Uint8Array> },
   call: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<AsyncIterable<Uint8Array>> {
-  const bytes = await readBounded(reply.body, MAX_ERROR_BYTES, "error reply");
+  const bytes = await readBeginning(reply.body, MAX_ERROR_BYTES);
   const text = redactKeys(bytes.toString("utf8"), call.headers);
   const body = Buffer.from(text, "utf8");
   const { statusCode: status } = reply;

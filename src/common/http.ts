@@ -56,6 +56,19 @@ export async function readBounded(
   return whole.take();
 }
 
+/** The beginning of a reply, at most `maxBytes`, such as of a refusal; what is left is not read. */
+export async function readBeginning(
+  body: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<Buffer> {
+  const whole = createByteBuffer();
+  for await (const chunk of body) {
+    whole.add(chunk.subarray(0, maxBytes - whole.length));
+    if (whole.length >= maxBytes) break;
+  }
+  return whole.take();
+}
+
 /** Sends a JSON reply with its length, or none at all once the reply has begun. */
 export function sendJson(
   response: ServerResponse,

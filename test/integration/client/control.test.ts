@@ -269,3 +269,18 @@ test("a snapshot's name is one segment of the path", async () => {
   });
   expect(recorder.requests[0]?.url).toBe("/prefix/templates/local%2Fa%3Ab");
 });
+
+test.for([
+  { status: 401, code: "unauthenticated" },
+  { status: 404, code: "not_found" },
+  { status: 502, code: "unavailable" },
+])("a refusal of $status with a page of any size keeps its code", async ({ status, code }) => {
+  await using started = await startService((_, response) => {
+    response.writeHead(status, { "content-type": "text/html" });
+    response.end(`<html>${"x".repeat(200_000)}`);
+  });
+  await expect(started.service.control.get("i1", signal)).rejects.toMatchObject({
+    code,
+    message: expect.stringMatching(new RegExp(`the service answered ${status} "<html>x`)),
+  });
+});
