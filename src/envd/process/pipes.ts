@@ -102,7 +102,12 @@ function openPipe(path: string): Pipe {
   const first = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const writer = openSync(path, constants.O_WRONLY);
-    return { reader: openSync(path, constants.O_RDONLY), writer };
+    try {
+      return { reader: openSync(path, constants.O_RDONLY), writer };
+    } catch (error) {
+      closeSync(writer);
+      throw error;
+    }
   } finally {
     closeSync(first);
   }

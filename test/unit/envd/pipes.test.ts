@@ -1,0 +1,40 @@
+/** Pipes for processes where descriptors run out. */
+
+import { execFileSync } from "node:child_process";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+
+const SOURCE = resolve(import.meta.dirname, "../../../src/envd/process/pipes.ts");
+
+/** Has so many descriptors left while pipes are made; prints how many stay open after that. */
+const PROGRAM = `
+import { closeSync, openSync, readdirSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+const [source, helper] = process.argv.slice(1);
+const { createPipeSource } = await import(source);
+const count = () => readdirSync("/proc/self/fd").length;
+for (const left of [40, 41]) {
+  const before = count();
+  const held = [];
+  try {
+    for (;;) held.push(openSync("/dev/null"));
+  } catch {}
+  for (const file of held.splice(-left)) closeSync(file);
+  await createPipeSource(["perl", "-f", helper]).prepare().catch(({ code }) => console.log(code));
+  for (const file of held) closeSync(file);
+  // The streams of the helper may close later.
+  for (let look = 0; look < 100 && (count() - before) % 2 === 1; look += 1) await setTimeout(10);
+  console.log((count() - before) % 2);
+}
+process.exit(0);
+`;
+
+test("a pipe that cannot be opened whole leaves no end of it open", () => {
+  const helper = join(PERL_DIRECTORY, "make-pipes.pl");
+  const words = ["--input-type=module", "--eval", PROGRAM, "--", SOURCE, helper];
+  const limited = ["-c", 'ulimit -n 300 && exec "$0" "$@"', process.execPath, ...words];
+  const said = execFileSync("sh", limited, { encoding: "utf8" });
+  // Each pipe that was made has two ends, until a process takes them.
+  expect(said.trim().split("\n")).toEqual(["EMFILE", "0", "EMFILE", "0"]);
+});
