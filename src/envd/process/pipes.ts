@@ -20,7 +20,7 @@ export interface Pipe {
 }
 
 export interface PipeSource {
-  /** Makes some, so that the first process has not to wait for them. */
+  /** Makes some, so that the first process has not to wait for them; no helper runs on then. */
   prepare(): Promise<void>;
   /** A fresh pipe; the one that takes it closes both ends. */
   take(): Promise<Pipe>;
@@ -50,6 +50,8 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
       timeout: HELPER_TIMEOUT_MS,
       killSignal: "SIGKILL",
     });
+    // Whether it ends or never began.
+    const ended = once(child, "exit").catch(() => undefined);
     try {
       await once(child, "spawn");
       const fault = await text(child.stdout);
@@ -62,6 +64,8 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
     } finally {
       await rm(directory, { recursive: true, force: true });
       child.kill("SIGKILL");
+      // Who is frozen now would keep it.
+      await ended;
     }
   }
 
@@ -74,7 +78,7 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
 
   return {
     async prepare() {
-      if (ready.length < LOW) await refill();
+      if (making !== undefined || ready.length < LOW) await refill();
     },
     async take() {
       for (;;) {
