@@ -34,7 +34,7 @@ export interface Tree {
 export async function listTree(list: ListDirectory, path: string, depth: number): Promise<Tree> {
   const tree = { list, entries: [], unreadable: [], skipped: [], calls: 0, isCut: false };
   if (depth <= 1) return { ...tree, entries: await list(path, depth) };
-  if (!mayBeRoot(path)) {
+  if (!(mayBeRoot(path) && (await isRoot(list, path)))) {
     try {
       return { ...tree, entries: await list(path, depth) };
     } catch (error) {
@@ -48,6 +48,12 @@ export async function listTree(list: ListDirectory, path: string, depth: number)
 /** Whether a path without a name of its own is perhaps the root; what it is relative to is not known. */
 function mayBeRoot(path: string): boolean {
   return /^[./]*$/.test(posix.normalize(path));
+}
+
+/** Whether a directory has what only the root has. */
+async function isRoot(list: ListDirectory, path: string): Promise<boolean> {
+  const entries = await list(path, 1);
+  return entries.some((entry) => KERNEL_PATHS.has(entry.path));
 }
 
 interface Growing {

@@ -110,6 +110,18 @@ test.for(["/", "//", "/etc/.."])(
   },
 );
 
+test("a home of many directories is listed whole, relative to where it is", async () => {
+  const names = Array.from({ length: 400 }, (_, index) => `n${index}`);
+  const rows = names.map((name) => [`/home/${name}`, ["x"]]);
+  const { list, state } = treeOf(Object.fromEntries([["/home", names], ...rows]), []);
+  const { entries, isCut } = await listTree(
+    (from, depth) => list(from === "." ? "/home" : from, depth),
+    ".",
+    2,
+  );
+  expect([entries.length, isCut, state.calls]).toEqual([800, false, 2]);
+});
+
 test("/proc itself is listed", async () => {
   const { list } = treeOf(ROOT, []);
   const { entries, skipped } = await listTree(list, "/proc", 10);
