@@ -289,8 +289,7 @@ export function sandboxLinks(slot: number, resolverCount: number): string {
     `route add ${gateway} dev ${SANDBOX_LINK} scope link`,
     `route add default via ${gateway}`,
     ...others.map((address) => `route add ${address} via ${gateway}`),
-    // What is sent past the gateway (SO_DONTROUTE) stays inside: the kernel would ask the link for each
-    // address, and its table of neighbours is one for all of the machine.
+    // Sent past the gateway (SO_DONTROUTE), it would fill the machine's only table of neighbours.
     `route add local default dev ${SANDBOX_LINK} table default`,
   ]);
 }
