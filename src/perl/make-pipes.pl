@@ -1,7 +1,7 @@
 # Makes named pipes for the daemon in a sandbox, named 1 to COUNT in a directory that it makes too,
-# and closes its output when they are there, or says there why not. When its input ends it removes
-# what is left: the daemon, which removes all as it opens them, may be killed before. It loads no
-# module: a sandbox may have none, or false ones. Arguments: Node's name of the processor,
+# and closes its error output when they are there, or says there why not. When its input ends it
+# removes what is left: the daemon, which removes all as it opens them, may be killed before. It
+# loads no module: a sandbox may have none, or false ones. Arguments: Node's name of the processor,
 # directory, count.
 # Still needed: Node cannot make a pipe that has a name; mkfifo of coreutils would be one more
 # program, with libraries of its own, for the daemon to carry beside the perl that it carries
@@ -21,10 +21,10 @@ mkdir $directory, 0700 or die "mkdir: $!\n";
 my @paths = map { "$directory/$_" } 1 .. $count;
 for my $path (@paths) {
     next if syscall( $call->{mknodat}, $cwd, $path, $fifo_mode, 0 ) == 0;
-    print "mknod: $!\n";
+    warn "mknod: $!\n";
     last;
 }
-close STDOUT;
+close STDERR;
 sysread STDIN, my $rest, 1;
 unlink @paths;
 rmdir $directory;

@@ -3,6 +3,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative, resolve } from "node:path";
 import { expect, test } from "vitest";
+import { LONG_FILES } from "../support/long-files.ts";
 import { TIMED_FILES } from "../support/timed-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -29,8 +30,11 @@ test("who reads the timer is listed", async () => {
 });
 
 test("every pattern names a file", async () => {
-  const files = [...(await listTests("e2e")), ...(await listTests("security"))];
-  const idle = TIMED_FILES.filter((pattern) => !files.some((file) => matchesGlob(file, pattern)));
+  const levels = await Promise.all(["e2e", "integration", "security"].map(listTests));
+  const patterns = [...TIMED_FILES, ...Object.values(LONG_FILES).flat()];
+  const idle = patterns.filter(
+    (pattern) => !levels.flat().some((file) => matchesGlob(file, pattern)),
+  );
   expect(idle).toEqual([]);
 });
 

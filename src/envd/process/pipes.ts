@@ -46,7 +46,7 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
     // It makes the directory, and removes it at the end of its input: a daemon that is killed leaves none.
     const child = spawn(file, [...before, process.arch, directory, `${BATCH}`], {
       env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
-      stdio: ["pipe", "pipe", "ignore"],
+      stdio: ["pipe", "ignore", "pipe"],
       timeout: HELPER_TIMEOUT_MS,
       killSignal: "SIGKILL",
     });
@@ -54,8 +54,8 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
     const ended = once(child, "exit").catch(() => undefined);
     try {
       await once(child, "spawn");
-      const fault = await text(child.stdout);
-      if (fault !== "") throw new Error(fault);
+      const fault = await text(child.stderr);
+      if (fault !== "") throw new Error(fault.trim());
       for (const name of await readdir(directory)) {
         const path = join(directory, name);
         ready.push(openPipe(path));

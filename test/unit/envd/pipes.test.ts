@@ -3,6 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
+import { createPipeSource } from "../../../src/envd/process/pipes.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src/envd/process/pipes.ts");
@@ -39,4 +40,9 @@ test("a pipe that cannot be opened whole leaves no end of it open", () => {
   const said = execFileSync("sh", limited, { encoding: "utf8" });
   // Each pipe that was made has two ends, until a process takes them.
   expect(said.trim().split("\n")).toEqual(["EMFILE", "0", "EMFILE", "0"]);
+});
+
+test("what keeps the helper from making pipes is the error", async () => {
+  const source = createPipeSource(["sh", "-c", "echo 'mkdir: No space left on device' >&2"]);
+  await expect(source.prepare()).rejects.toThrow(/^mkdir: No space left on device$/);
 });

@@ -15,12 +15,11 @@ async function run(program: string, words: readonly string[]) {
   return { isDone: code === 0, stdout: stdout.toString(), stderr };
 }
 
-/** Starts the program; its output has ended, and its input has not. */
+/** Starts the program; its error output has ended, and its input has not. */
 async function makePipes(directory: string, count: number) {
   const program = join(PERL_DIRECTORY, "make-pipes.pl");
   const child = spawn("perl", ["-f", program, process.arch, directory, `${count}`]);
-  child.stderr.resume();
-  const said = await text(child.stdout);
+  const said = await text(child.stderr);
   return {
     said,
     signal: () => void child.kill("SIGTERM"),
