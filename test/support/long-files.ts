@@ -16,7 +16,6 @@ export const LONG_FILES = {
     "test/e2e/faults/guardian-kill.test.ts",
     "test/e2e/faults/mount-copies.test.ts",
     "test/e2e/faults/pool.test.ts",
-    "test/e2e/faults/power-cuts.test.ts",
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
     "test/e2e/faults/store.test.ts",
