@@ -39,6 +39,8 @@ export interface StartOptions {
   readonly terminal: { readonly relay: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
+  /** Of the call that starts it: aborted at the time limit, or before that when the client leaves. */
+  readonly signal: AbortSignal;
   /** Of the call that starts it; its lines in the log carry it. */
   readonly operationId: string;
 }
@@ -107,7 +109,7 @@ export class RunningProcess {
     // Both resolve always.
     void carrier.exited.then((outcome) => this.#onExit(outcome));
     void carrier.closed.then(() => this.#finish());
-    if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs);
+    if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs, options.signal);
   }
 
   get hasTerminal(): boolean {
@@ -164,13 +166,22 @@ export class RunningProcess {
     }
   }
 
-  #killAfter(timeoutMs: number): void {
-    const timer = setTimeout(() => {
+  #killAfter(timeoutMs: number, signal: AbortSignal): void {
+    const end = () => {
       if (this.#outcome === undefined) this.kill();
       else this.#finish("context deadline exceeded");
+    };
+    const timer = setTimeout(() => {
+      // Two timers of one limit: the stream meets its own first, so that it never shows the kill.
+      if (signal.aborted) end();
+      else signal.addEventListener("abort", end, { once: true });
     }, timeoutMs);
-    // Resolves always.
-    void this.ended.then(() => clearTimeout(timer));
+    const forget = async () => {
+      await this.ended;
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+    };
+    void forget();
   }
 
   #onExit(outcome: Outcome): void {

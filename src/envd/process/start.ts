@@ -13,9 +13,6 @@ import { follow } from "./follow.ts";
 import { planLaunch } from "./launch.ts";
 import type { TerminalSize } from "./process-streams.ts";
 
-/** The stream meets its deadline before the process does, so that it never shows the kill. */
-const KILL_AFTER_STREAM_MS = 2;
-
 /** @throws SandboxError invalid_argument, unauthenticated, resource_exhausted */
 export async function* start(
   request: StartRequest,
@@ -43,7 +40,8 @@ export async function* start(
     pipes,
     codec: frameSinkOf(context).codec,
     terminal: request.pty && { relay: perl.terminal, size: sizeOf(request.pty) },
-    timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + KILL_AFTER_STREAM_MS,
+    timeoutMs,
+    signal: context.signal,
   });
   yield* follow(running.pid, subscription, context);
 }
