@@ -124,7 +124,8 @@ PYTHON
 )
 
 # Whether there is a runsc with what the engine needs; that of Debian 12 itself (2022) lacks it.
-has_gvisor() { has runsc && runsc help 2>&1 | grep -q port-forward; }
+# Its whole text is read: a program whose pipe is closed before its end has failed.
+has_gvisor() { has runsc && [[ "$(runsc help 2>&1)" == *port-forward* ]]; }
 
 # Installs it from a list of sources for this one call: the system's own sources and package lists
 # stay as they are.
