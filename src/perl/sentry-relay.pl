@@ -45,7 +45,8 @@ my %orders;
 # For a relay in the place of one that died: there unless the kernel is known to run. It says
 # `paused` where that is known. A kernel that is asked to resume and is not paused ends.
 my $paused_file = "$number_file-paused";
-my $paused_word = 'paused';
+# Both have one length.
+my ( $paused_word, $asked_word ) = ( 'paused', 'asked ' );
 my $noted = read_note();
 # The state of the kernel, and the one that it is to have.
 my $is_paused = $noted eq $paused_word ? 1 : 0;
@@ -100,20 +101,23 @@ sub pass_on {
 
 sub read_note {
     open( my $file, '<', $paused_file ) or return '';
-    return readline($file) // 'asked';
+    return readline($file) // $asked_word;
 }
 
 sub note {
     my ($word) = @_;
-    if ( $word eq '' ) { unlink $paused_file }
-    elsif ( open( my $file, '>', $paused_file ) ) { syswrite $file, $word }
+    if ( $word eq '' ) { unlink $paused_file; return }
+    # In place: ext4 writes a file that was emptied and filled to the disk; the next change waits.
+    my $file;
+    open( $file, '+<', $paused_file ) or open( $file, '>', $paused_file ) or return;
+    syswrite $file, $word;
 }
 
 # Asks for a state; what came of it is read by `await_answer`.
 sub ask_kernel {
     my ($state) = @_;
     my $socket = reach_kernel() or return;
-    note('asked');
+    note($asked_word);
     send_call( $socket, $state ? 'Pause' : 'Resume', '{}' ) or return;
     return { socket => $socket, text => '', brings => $state };
 }

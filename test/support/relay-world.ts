@@ -37,6 +37,8 @@ export interface RelayWorld extends AsyncDisposable {
   /** Ends what stands for the kernel; resolves when it is gone. */
   endKernel(): Promise<void>;
   isRelayRunning(): boolean;
+  /** What the relay wrote to files and emptied or removed before it was on the disk. */
+  takenBackBytes(): number;
   /** Kills the relay and starts another one. */
   replaceRelay(): Promise<void>;
 }
@@ -123,6 +125,10 @@ export async function startRelayWorld(
     signal: (name) => process.kill(relay, name),
     endKernel,
     isRelayRunning: () => isRunning(relay),
+    takenBackBytes: () => {
+      const text = readKernelFile(`/proc/${relay}/io`) ?? "";
+      return Number(/^cancelled_write_bytes: (\d+)$/m.exec(text)?.[1]);
+    },
     async replaceRelay() {
       process.kill(relay, "SIGKILL");
       await expect.poll(() => isRunning(relay)).toBe(false);

@@ -199,6 +199,12 @@ test("orders are given to the kernel once for each change", async () => {
   expect(world.orders()).toEqual(["Pause", "Resume"]);
 });
 
+test("a pause empties no file on its way, which a file system would write to the disk at once", async () => {
+  await using world = await startRelayWorld(echo);
+  expect(await world.order("pause")).toBe("paused\n");
+  expect(world.takenBackBytes()).toBe(0);
+});
+
 test("a relay in the place of one that died goes on from the state of the kernel", async () => {
   await using world = await startRelayWorld(echo);
   const [running, paused] = ["running\n", "paused\n"];
