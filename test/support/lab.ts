@@ -54,18 +54,27 @@ const NAMES = {
   "machine.test": [[LAB.machine]],
 };
 
+/**
+ * What is counted: each packet but those of connections whose first one was counted. A sandbox with
+ * internet access may send such a one at any time: gVisor's keep-alive goes on for a minute after the
+ * end of the program.
+ */
+const COUNTED = "ct state new,invalid,untracked counter";
+/** After connections are tracked. */
+const COUNTING = "priority mangle ; }";
+
 const SERVICES = resolve(import.meta.dirname, "lab-services.ts");
 
 export interface Lab extends AsyncDisposable {
   /** File of the namespace that stands for the machine. */
   readonly namespace: string;
-  /** Packets that came from sandboxes to the far side, whatever their kind. */
+  /** Packets that came from sandboxes to the far side, whatever their kind (`COUNTED`). */
   received(): Promise<number>;
-  /** Those of them that were for no public host. */
+  /** All packets that came there for no public host. */
   strayed(): Promise<number>;
   /** Runs a program in the namespace of the machine. */
   onMachine(command: string): Promise<string>;
-  /** Packets that came from routers to the machine, whatever became of them. */
+  /** Packets that came from routers to the machine, whatever became of them (`COUNTED`). */
   sent(): Promise<number>;
   /** Does something while the machine has no rules at all, as after somebody flushed them. */
   withoutRules(work: () => Promise<void>): Promise<void>;
@@ -92,12 +101,12 @@ export async function startLab(user?: number): Promise<Lab> {
     "nft add table inet count",
     ...(user === undefined
       ? [
-          "nft add chain inet count come { type filter hook prerouting priority raw ; }",
-          'nft add rule inet count come iifname "sbm*" counter',
+          `nft add chain inet count come { type filter hook prerouting ${COUNTING}`,
+          `nft add rule inet count come iifname "sbm*" ${COUNTED}`,
         ]
       : [
-          "nft add chain inet count come { type filter hook output priority raw ; }",
-          `nft add rule inet count come oifname wan0 meta skuid ${user} counter`,
+          `nft add chain inet count come { type filter hook output ${COUNTING}`,
+          `nft add rule inet count come oifname wan0 meta skuid ${user} ${COUNTED}`,
         ]),
   ]);
   const addresses = [...PUBLIC, ...LAB.unreachable];
@@ -106,8 +115,8 @@ export async function startLab(user?: number): Promise<Lab> {
     "ip link set far0 up",
     ...addresses.map((address) => `ip addr add ${address}/24 dev far0`),
     "nft add table inet count",
-    "nft add chain inet count come { type filter hook prerouting priority raw ; }",
-    "nft add rule inet count come iifname far0 meta protocol ip counter",
+    `nft add chain inet count come { type filter hook prerouting ${COUNTING}`,
+    `nft add rule inet count come iifname far0 meta protocol ip ${COUNTED}`,
     "nft add chain inet count stray { type filter hook prerouting priority raw ; }",
     `nft add rule inet count stray iifname far0 meta protocol ip ip daddr != { ${PUBLIC.join(" , ")} } counter`,
   ]);
