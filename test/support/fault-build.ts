@@ -1,11 +1,10 @@
 /** A build of a template with files, a command and a start command, and a sandbox from it. */
 
 import { randomBytes } from "node:crypto";
-import { tarHead } from "../../src/commands/template-build/tar.ts";
 import { z } from "../../src/common/schema.ts";
 import type { StepName } from "../../src/common/steps.ts";
-import { TAR_END, tarPadding } from "../../src/common/tar-header.ts";
 import type { FaultHome } from "./fault-home.ts";
+import { tar, tarEntry } from "./tar-writer.ts";
 
 /** In the order in which they come. */
 export const BUILD_STEPS: readonly StepName[] = [
@@ -49,8 +48,7 @@ export async function requestFaultBuild(home: FaultHome): Promise<FaultBuild> {
 export async function playFaultBuild(home: FaultHome, build: FaultBuild): Promise<void> {
   const { templateId, buildId, hash } = build;
   const files = await home.call("GET", `/templates/${templateId}/files/${hash}`);
-  const file = { path: "a.txt", kind: "file", mode: 0o644, bytes: 5, target: "" } as const;
-  const archive = Buffer.concat([tarHead(file), Buffer.from("hello"), tarPadding(5), TAR_END]);
+  const archive = tar(tarEntry({ path: "a.txt", data: "hello" }));
   const sent = await home.put(filesSchema.parse(files?.body).url, new Uint8Array(archive));
   if (sent?.status !== 201) return;
   const steps = [

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Service } from "../../client/service.ts";
-import { errorText, SandboxError } from "../../common/errors.ts";
+import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { oneLine } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
 import { requireDerivedName } from "../derived-name.ts";
@@ -60,7 +60,7 @@ async function prepare(
   { steps }: DockerfilePlan,
   file: string,
 ): Promise<PreparedStep[]> {
-  const isIgnored = await readIgnore(folder);
+  const rules = await readIgnore(folder);
   const prepared: PreparedStep[] = [];
   for (const step of steps) {
     if (step.type !== "COPY") {
@@ -68,10 +68,12 @@ async function prepare(
       continue;
     }
     try {
-      prepared.push({ step, files: await collectFiles(folder, step.args, isIgnored) });
+      prepared.push({ step, files: await collectFiles(folder, step.args, rules) });
     } catch (error) {
-      if (!(error instanceof SandboxError)) throw error;
-      throw new SandboxError(error.code, `${file}:${step.line}: COPY: ${error.message}`, {
+      const code = error instanceof SandboxError ? error.code : "failed_precondition";
+      // Such as a folder that this user may not read.
+      if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
+      throw new SandboxError(code, `${file}:${step.line}: COPY: ${errorText(error)}`, {
         cause: error,
       });
     }

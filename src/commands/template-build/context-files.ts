@@ -1,15 +1,15 @@
 /** The files of a COPY step: found below a folder, hashed by what counts, packed as a tar. */
 
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
+import { createReadStream, type Stats } from "node:fs";
 import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join, posix, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { TAR_END, tarPadding } from "../../common/tar-header.ts";
+import { TAR_END, tarPadding, toTarHeader, type TarHeader } from "../../common/tar-header.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { findSources } from "./find-sources.ts";
-import { readIgnoreFile, type IsIgnored } from "./ignore-file.ts";
-import { tarHead, type TarEntry } from "./tar.ts";
+import { NOTHING_IGNORED, readIgnoreFile, type IgnoreRules } from "./ignore-file.ts";
 
 /** More is no source of a template; the service takes no larger archive either. */
 const MAX_FILES = 200_000;
@@ -22,26 +22,26 @@ export interface FileSet {
 }
 
 /** @throws SandboxError for a file that is there and cannot be used: it may keep secrets out. */
-export async function readIgnore(folder: string): Promise<IsIgnored> {
+export async function readIgnore(folder: string): Promise<IgnoreRules> {
   const path = join(folder, ".dockerignore");
   let text: string;
   try {
     text = await readFile(path, "utf8");
   } catch (error) {
-    if (isCode(error, "ENOENT")) return () => false;
+    if (isCode(error, "ENOENT")) return NOTHING_IGNORED;
     throw new SandboxError("failed_precondition", `${path} cannot be read`, { cause: error });
   }
   return readIgnoreFile(text);
 }
 
 /**
- * @throws SandboxError invalid_argument for a source outside the folder, also by a link, not_found for one that
- * matches nothing.
+ * @throws SandboxError invalid_argument for a source outside the folder, also by a link, and for a
+ * name that is not UTF-8; not_found for a source that matches nothing.
  */
 export async function collectFiles(
   folder: string,
   args: readonly string[],
-  isIgnored: IsIgnored,
+  rules: IgnoreRules,
 ): Promise<FileSet> {
   const [given = "", target = ""] = args;
   // A source counts from the folder, also one that begins with a slash.
@@ -49,16 +49,17 @@ export async function collectFiles(
   if (source === ".." || source.startsWith("../")) {
     throw new SandboxError("invalid_argument", `${given} is outside of the folder`);
   }
-  const found = new Map<string, TarEntry>();
-  const state = { folder, isIgnored, found };
+  const found = new Map<string, ContextFile>();
+  const state = { folder, rules, found };
   for await (const name of findSources(folder, source)) await add(state, name);
   if (found.size === 0) {
     throw new SandboxError("not_found", `${given} matches no file that is not ignored`);
   }
   const files = [...found.values()].toSorted((left, right) => (left.path < right.path ? -1 : 1));
   const hash = createHash("sha256").update(JSON.stringify(["COPY", source, target]));
-  for (const { path, kind, mode, bytes, target: link } of files) {
-    hash.update(JSON.stringify([path, kind, mode, bytes, link]));
+  // Not the times, as in docker: a new clone has the same files.
+  for (const { path, kind, mode, size, target: link } of files) {
+    hash.update(JSON.stringify([path, kind, mode, size, link]));
     if (kind !== "file") continue;
     for await (const chunk of createReadStream(join(folder, path))) hash.update(chunk);
   }
@@ -66,48 +67,81 @@ export async function collectFiles(
   return { hash: hash.digest("hex"), bytes, open: () => Readable.from(pack(folder, files)) };
 }
 
+/** Its names are texts. */
+type ContextFile = Pick<TarHeader, "kind" | "path" | "target" | "mode" | "size" | "mtimeSeconds">;
+
 interface Walk {
   readonly folder: string;
-  readonly isIgnored: IsIgnored;
-  readonly found: Map<string, TarEntry>;
+  readonly rules: IgnoreRules;
+  readonly found: Map<string, ContextFile>;
 }
 
 async function add(walk: Walk, name: string): Promise<void> {
-  const { folder, isIgnored, found } = walk;
+  const { folder, rules, found } = walk;
   const full = resolve(folder, name);
   const path = relative(folder, full).split(sep).join("/");
   if (path === ".." || path.startsWith("../") || found.size > MAX_FILES) {
     throw new SandboxError("invalid_argument", `${name}: too many files, or one outside`);
   }
-  const stats = await lstat(full);
-  const mode = stats.mode & 0o7777;
-  // What is below an ignored folder can be an exception.
-  const isKept = path !== "" && !isIgnored(path);
+  const isIgnored = path !== "" && rules.isIgnored(path);
+  const stats = await lstatNamed(full);
+  const keep = (file: Pick<ContextFile, "kind" | "size" | "target">) => {
+    const entry = {
+      path,
+      mode: stats.mode & 0o7777,
+      mtimeSeconds: Math.floor(stats.mtimeMs / 1000),
+      ...file,
+    };
+    if (path !== "" && !isIgnored) found.set(path, entry);
+  };
   if (stats.isDirectory()) {
-    if (isKept) found.set(path, { path, kind: "folder", mode, bytes: 0, target: "" });
+    keep({ kind: "directory", size: 0 });
+    if (isIgnored && !rules.hasExceptionBelow(path)) return;
     for (const child of await readdir(full)) await add(walk, join(full, child));
-  } else if (isKept && stats.isSymbolicLink()) {
-    found.set(path, { path, kind: "link", mode, bytes: 0, target: await readlink(full) });
-  } else if (isKept && stats.isFile()) {
-    found.set(path, { path, kind: "file", mode, bytes: stats.size, target: "" });
+  } else if (stats.isSymbolicLink()) {
+    keep({ kind: "symlink", size: 0, target: await readlink(full) });
+  } else if (stats.isFile()) {
+    keep({ kind: "file", size: stats.size });
   }
 }
 
-function entryBytes(file: TarEntry): number {
-  return tarHead(file).length + file.bytes + tarPadding(file.bytes).length;
+/** A name that is not UTF-8 was read as another one, which is not there. */
+async function lstatNamed(path: string): Promise<Stats> {
+  try {
+    return await lstat(path);
+  } catch (error) {
+    if (!isCode(error, "ENOENT") || !path.includes("\uFFFD")) throw error;
+    throw new SandboxError("invalid_argument", `${quoteUntrusted(path)}: the name is not UTF-8`, {
+      cause: error,
+    });
+  }
 }
 
-async function* pack(folder: string, files: readonly TarEntry[]): AsyncGenerator<Uint8Array> {
+function tarHead({ path, target = "", ...fields }: ContextFile): Buffer {
+  const names = { path: toBytes(path), target: toBytes(target) };
+  return toTarHeader({ ...fields, ...names, uid: 0, gid: 0 });
+}
+
+/** As a header takes names: each byte is one character. */
+function toBytes(name: string): string {
+  return Buffer.from(name).toString("latin1");
+}
+
+function entryBytes(file: ContextFile): number {
+  return tarHead(file).length + file.size + tarPadding(file.size).length;
+}
+
+async function* pack(folder: string, files: readonly ContextFile[]): AsyncGenerator<Uint8Array> {
   for (const file of files) {
     yield tarHead(file);
-    if (file.kind !== "file" || file.bytes === 0) continue;
+    if (file.kind !== "file" || file.size === 0) continue;
     let bytes = 0;
     // The archive has the size that was announced, whatever happens to the file meanwhile.
-    for await (const chunk of createReadStream(join(folder, file.path), { end: file.bytes - 1 })) {
+    for await (const chunk of createReadStream(join(folder, file.path), { end: file.size - 1 })) {
       bytes += chunk.length;
       yield chunk;
     }
-    if (bytes !== file.bytes) {
+    if (bytes !== file.size) {
       throw new SandboxError("failed_precondition", `${file.path} changed while it was read`);
     }
     yield tarPadding(bytes);

@@ -1,16 +1,26 @@
 /** `.dockerignore`: which paths of a folder a build does not see. The last pattern that fits counts. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { toMatcher } from "./wildcard.ts";
+import { isPattern, toMatcher } from "./wildcard.ts";
 
 /** Patterns of a file are few; a path is matched against each. */
 const MAX_PATTERNS = 1_000;
 
-/** Whether a path, relative and with `/` between its parts, is left out. */
-export type IsIgnored = (path: string) => boolean;
+/** Paths are relative, with `/` between their parts. */
+export interface IgnoreRules {
+  /** Whether it is left out. */
+  isIgnored(path: string): boolean;
+  /** Whether anything below an ignored folder can be an exception. */
+  hasExceptionBelow(path: string): boolean;
+}
+
+export const NOTHING_IGNORED: IgnoreRules = {
+  isIgnored: () => false,
+  hasExceptionBelow: () => false,
+};
 
 /** @throws SandboxError invalid_argument for a pattern that is none, and for too many. */
-export function readIgnoreFile(text: string): IsIgnored {
+export function readIgnoreFile(text: string): IgnoreRules {
   const lines = text
     .replace(/^\uFEFF/, "")
     .split(/\r?\n/)
@@ -24,18 +34,32 @@ export function readIgnoreFile(text: string): IsIgnored {
   }
   const rules = lines.map((line) => {
     const isException = line.startsWith("!");
-    return { isException, fits: toMatcher(toPath(isException ? line.slice(1) : line)) };
+    const pattern = toPath(isException ? line.slice(1) : line);
+    return { isException, parts: pattern.split("/"), fits: toMatcher(pattern) };
   });
-  return (path) => {
-    // What is below a match matches.
-    const parts = path.split("/");
-    const places = parts.map((_part, index) => parts.slice(0, index + 1).join("/"));
-    let isIgnored = false;
-    for (const { isException, fits } of rules) {
-      if (isIgnored === isException && places.some(fits)) isIgnored = !isException;
-    }
-    return isIgnored;
+  return {
+    isIgnored(path) {
+      // What is below a match matches.
+      const parts = path.split("/");
+      const places = parts.map((_part, index) => parts.slice(0, index + 1).join("/"));
+      let isIgnored = false;
+      for (const { isException, fits } of rules) {
+        if (isIgnored === isException && places.some(fits)) isIgnored = !isException;
+      }
+      return isIgnored;
+    },
+    hasExceptionBelow(path) {
+      const folder = path.split("/");
+      return rules.some(({ isException, parts }) => isException && leadsBelow(parts, folder));
+    },
   };
+}
+
+/** Whether a pattern can match below a folder and not the folder itself, by its parts. */
+function leadsBelow(pattern: readonly string[], folder: readonly string[]): boolean {
+  const at = pattern.findIndex((part, index) => isPattern(part) || part !== folder[index]);
+  const part = pattern[at];
+  return part !== undefined && (isPattern(part) || at >= folder.length);
 }
 
 function toPath(text: string): string {

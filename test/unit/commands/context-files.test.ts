@@ -1,14 +1,24 @@
 /** The files of a COPY step: which ones a source names, and that none is outside of its folder. */
 
-import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { mkdir, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
+import { promisify } from "node:util";
+import { pino } from "pino";
 import { expect, test } from "vitest";
+import { buildTemplate } from "../../../src/commands/template-build/build.ts";
 import { collectFiles, readIgnore } from "../../../src/commands/template-build/context-files.ts";
 import { findSources } from "../../../src/commands/template-build/find-sources.ts";
+import {
+  NOTHING_IGNORED,
+  readIgnoreFile,
+} from "../../../src/commands/template-build/ignore-file.ts";
 import { toMatcher } from "../../../src/commands/template-build/wildcard.ts";
+import { loadConfig } from "../../../src/config.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
+const run = promisify(execFile);
 const SECRET = "outside of the folder";
 const OUTSIDE = "leads out of the folder by a link";
 
@@ -61,7 +71,7 @@ test.for(["far/secret", "far/*", "far/deep/secret", "*/secret", "app/system/pass
   "%s leads out of the folder and is refused",
   async (source) => {
     await using context = await makeContext();
-    await expect(collectFiles(context.folder, [source, "/x"], () => false)).rejects.toThrow(
+    await expect(collectFiles(context.folder, [source, "/x"], NOTHING_IGNORED)).rejects.toThrow(
       OUTSIDE,
     );
   },
@@ -71,7 +81,7 @@ test.for(["..", "../out/secret", "app/../../out/secret", "/../out/secret"])(
   "%s is outside of the folder and refused",
   async (source) => {
     await using context = await makeContext();
-    await expect(collectFiles(context.folder, [source, "/x"], () => false)).rejects.toThrow(
+    await expect(collectFiles(context.folder, [source, "/x"], NOTHING_IGNORED)).rejects.toThrow(
       /is outside of the folder|matches no file/,
     );
   },
@@ -79,17 +89,63 @@ test.for(["..", "../out/secret", "app/../../out/secret", "/../out/secret"])(
 
 test("an archive of the whole folder has its links as links, and nothing behind them", async () => {
   await using context = await makeContext();
-  const files = await collectFiles(context.folder, [".", "/x"], () => false);
+  const files = await collectFiles(context.folder, [".", "/x"], NOTHING_IGNORED);
   const archive = await buffer(files.open());
   expect(archive).toHaveLength(files.bytes);
   expect(archive.includes(SECRET)).toBe(false);
   expect(archive.includes("../out")).toBe(true);
 });
 
+test("an archive has names of any length, times and modes of the files", async () => {
+  await using context = await makeContext();
+  const { folder } = context;
+  const deep = `${"d".repeat(120)}/é`;
+  await mkdir(join(folder, "d".repeat(120)));
+  await writeFile(join(folder, deep), "deep", { mode: 0o640 });
+  await utimes(join(folder, deep), 1_600_000_000, 1_600_000_000);
+  const files = await collectFiles(folder, [deep, "/x"], NOTHING_IGNORED);
+  await writeFile(join(folder, "x.tar"), await buffer(files.open()));
+  const options = ["--utc", "--full-time", "--quoting-style=literal"];
+  const { stdout } = await run("tar", ["-tvf", join(folder, "x.tar"), ...options]);
+  expect(stdout.trim().split(/ +/)).toEqual([
+    "-rw-r-----",
+    "0/0",
+    "4",
+    "2020-09-13",
+    "12:26:40",
+    deep,
+  ]);
+});
+
+test("a name that is not UTF-8 is refused, unless its folder is ignored", async () => {
+  await using context = await makeContext();
+  const { folder } = context;
+  const raw = Buffer.concat([Buffer.from(join(folder, "app/in/lat-")), Buffer.of(0xe9)]);
+  await writeFile(raw, "");
+  await expect(collectFiles(folder, ["app", "/x"], NOTHING_IGNORED)).rejects.toThrow(
+    `${join(folder, "app/in/lat-")}\uFFFD: the name is not UTF-8`,
+  );
+  const rules = readIgnoreFile("app/in\n!app/x1\n");
+  const files = await collectFiles(folder, ["app", "/x"], rules);
+  expect((await buffer(files.open())).includes("app/x1")).toBe(true);
+});
+
+test("a file that cannot be read is named with its instruction", async () => {
+  await using place = await makeTempFolder();
+  const dockerfile = join(place.path, "Dockerfile");
+  await writeFile(dockerfile, "FROM base\nCOPY mem /x\n");
+  const loaded = loadConfig({}, ["template", "build", "--name", "x", "--file", dockerfile]);
+  if ("faults" in loaded) throw new Error(loaded.faults.join("\n"));
+  const context = { config: loaded.config, words: [], log: pino({ level: "silent" }) };
+  await expect(buildTemplate(context, "/proc/self", AbortSignal.timeout(1_000))).rejects.toThrow(
+    "Dockerfile:2: COPY: EIO",
+  );
+});
+
 test("an ignore file that cannot be used stops the build: it may keep secrets out", async () => {
   await using context = await makeContext();
   const { folder } = context;
-  expect((await readIgnore(folder))("a.txt")).toBe(false);
+  expect((await readIgnore(folder)).isIgnored("a.txt")).toBe(false);
   const path = join(folder, ".dockerignore");
   await mkdir(path);
   await expect(readIgnore(folder)).rejects.toThrow("cannot be read");

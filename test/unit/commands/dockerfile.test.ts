@@ -3,7 +3,6 @@
 import { expect, test } from "vitest";
 import { readDockerfile } from "../../../src/commands/template-build/dockerfile.ts";
 import { readIgnoreFile } from "../../../src/commands/template-build/ignore-file.ts";
-import { tarHead } from "../../../src/commands/template-build/tar.ts";
 import { expandVariables } from "../../../src/sandboxes/template-builds/expand.ts";
 
 test("every instruction that a build has", () => {
@@ -53,7 +52,6 @@ test.for([
   ["FROM a\nENV A=/$HOME\nWORKDIR $A", "Dockerfile:3: WORKDIR has the variable A"],
   ["FROM a\nENV A=b B=$A\nWORKDIR /$B", "Dockerfile:3: WORKDIR has the variable B"],
   ["FROM a\nENV A=b\nWORKDIR ${A%b}", "Dockerfile:3: WORKDIR has a variable in a form"],
-  ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM needs one image"],
   ["RUN true", "Dockerfile:1: RUN comes before FROM"],
   ["FROM a\nRUN --mount=type=bind,target=/x true", "Dockerfile:2: RUN with --mount of another"],
   ["FROM a\nRUN --mount=target=/x true", "Dockerfile:2: RUN with --mount of another"],
@@ -61,6 +59,7 @@ test.for([
   ["FROM a\nRUN <<EOF\ntrue", "Dockerfile:2: RUN has a here-document EOF that does not end"],
   ["FROM a\nRUN <<EOF\n#!/bin/x\nEOF", "Dockerfile:2: RUN with a here-document of another"],
   ["FROM a\nCOPY <<EOF /x\nb\nEOF", "Dockerfile:2: COPY with a here-document"],
+  ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM needs one image"],
   ["FROM a\nCOPY --from=b x y", "Dockerfile:2: COPY with --from"],
   ["FROM a\nADD https://a.test/x y", "Dockerfile:2: ADD from an address"],
   ["FROM a\nADD x.tar.gz y", "Dockerfile:2: ADD of an archive"],
@@ -226,22 +225,23 @@ test.for([
 });
 
 test("an ignore file: parts, depth, exceptions, the last one counts", () => {
-  const isIgnored = readIgnoreFile(
+  const rules = readIgnoreFile(
     "# no\n*.log\n**/*.tmp\nbuild/\n/secret\n!build/keep\n!a.log\ndocs/*.m[de]\n",
   );
   const paths = ["x.log", "in/x.log", "in/x.tmp", "build/a", "build/keep", "secret", "a.log"];
-  expect(paths.filter(isIgnored)).toEqual(["x.log", "in/x.tmp", "build/a", "secret"]);
-  expect(["docs/a.md", "docs/a.mx", "docs/in/a.md"].filter(isIgnored)).toEqual(["docs/a.md"]);
+  expect(paths.filter((path) => rules.isIgnored(path))).toEqual([
+    "x.log",
+    "in/x.tmp",
+    "build/a",
+    "secret",
+  ]);
+  expect(
+    ["docs/a.md", "docs/a.mx", "docs/in/a.md"].filter((path) => rules.isIgnored(path)),
+  ).toEqual(["docs/a.md"]);
 });
 
-test("a head of an archive: plain names fit, others get a record before it", () => {
-  const entry = { kind: "file", mode: 0o644, bytes: 3, target: "" } as const;
-  const plain = tarHead({ ...entry, path: "a.txt" });
-  expect(plain).toHaveLength(512);
-  expect(plain.toString("latin1", 0, 8)).toBe("a.txt\0\0\0");
-  const sum = plain.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
-  expect(Number.parseInt(plain.toString("latin1", 148, 154), 8)).toBe(sum);
-  const long = tarHead({ ...entry, path: `${"d".repeat(120)}/é` });
-  expect(long).toHaveLength(1536);
-  expect(long.toString("utf8", 512, 640)).toBe(`133 path=${"d".repeat(120)}/é\n`.slice(0, 128));
+test("an ignored folder is looked into only where an exception can be below it", () => {
+  const rules = readIgnoreFile("*\n!src/app/*.py\n!docs\ndocs/tmp\n");
+  const folders = ["src", "src/app", "src/web", "docs/tmp", "node_modules", "doc"];
+  expect(folders.filter((path) => rules.hasExceptionBelow(path))).toEqual(["src", "src/app"]);
 });
