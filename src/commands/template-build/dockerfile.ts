@@ -75,7 +75,7 @@ function createReader(lines: readonly string[], name: string) {
     switch (keyword) {
       case "FROM":
         if (base !== undefined) refuse("begins a second stage, which is not supported");
-        base = readBase(variables.expandGlobal(content, refuse)) ?? refuse("needs one image");
+        base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
         add("RUN", [readRun({ lines, instruction, shell, refuse }) || refuse("has no command")]);
@@ -173,14 +173,15 @@ function readRun({ lines, instruction, shell, refuse }: RunText): string {
   return text === "" || readList(command) !== undefined ? text : `${shell}${text}`;
 }
 
-function readBase(content: string): string | undefined {
+function readBase(content: string, refuse: Refuse): string {
   const words = content.split(/\s+/);
+  const own = `--platform=linux/${ownArchitecture()}`;
   // An image of this machine's platform is what is fetched.
-  if (words[0] === `--platform=linux/${ownArchitecture()}`) words.shift();
+  if (words[0] === own) words.shift();
   const [image = "", ...rest] = words;
+  if (image.startsWith("--")) refuse(`with ${image} is not supported, ${own} is`);
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
-  if (image === "" || image.startsWith("--")) return undefined;
-  return rest.length === 0 || isNamed ? image : undefined;
+  return image !== "" && (rest.length === 0 || isNamed) ? image : refuse("needs one image");
 }
 
 /** A list of strings is a command without a shell; each of them is one word of ours. */
@@ -214,6 +215,7 @@ interface CopyText {
 
 function readCopy({ keyword, content, variables, refuse }: CopyText): string[][] {
   const words = content.split(/\s+/);
+  if (words.some((word) => word.startsWith("<<"))) refuse("with a here-document is not supported");
   const flags = new Map<string, string>();
   while (words[0]?.startsWith("--")) {
     const [name = "", value = ""] = (words.shift() ?? "").slice(2).split("=");
@@ -225,10 +227,11 @@ function readCopy({ keyword, content, variables, refuse }: CopyText): string[][]
   if (chmod !== undefined && !MODE_PATTERN.test(chmod)) refuse("with --chmod needs an octal mode");
   const given = readList(words.join(" ")) ?? words.map(unquote);
   const paths = given.map((path) => variables.expand(path, refuse));
-  const target = paths.pop() ?? "";
+  const last = paths.pop() ?? "";
   if (paths.length === 0) refuse("needs a source and a target");
+  // Each source is a step of its own: none may replace the one before it.
+  const target = paths.length > 1 ? last.replace(/\/*$/, "/") : last;
   return paths.map((source) => {
-    if (source.startsWith("<<")) refuse("with a here-document is not supported");
     if (/^[a-z]+:\/\/|^git@/i.test(source)) refuse("from an address is not supported");
     if (keyword === "ADD" && ARCHIVE_PATTERN.test(source)) {
       refuse("of an archive is not supported: copy and unpack it");

@@ -59,7 +59,8 @@ test.for([
   ["FROM a\nRUN <<EOF\ntrue", "Dockerfile:2: RUN has a here-document EOF that does not end"],
   ["FROM a\nRUN <<EOF\n#!/bin/x\nEOF", "Dockerfile:2: RUN with a here-document of another"],
   ["FROM a\nCOPY <<EOF /x\nb\nEOF", "Dockerfile:2: COPY with a here-document"],
-  ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM needs one image"],
+  ["FROM a\nCOPY --chmod=600 <<EOF /x\nb=$B\nEOF", "Dockerfile:2: COPY with a here-document"],
+  ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM with --platform=linux/s390x is not"],
   ["FROM a\nCOPY --from=b x y", "Dockerfile:2: COPY with --from"],
   ["FROM a\nADD https://a.test/x y", "Dockerfile:2: ADD from an address"],
   ["FROM a\nADD x.tar.gz y", "Dockerfile:2: ADD of an archive"],
@@ -222,6 +223,15 @@ test.for([
   ["CMD []", undefined],
 ] as const)("%j starts as docker starts it", ([lines, startCommand]) => {
   expect(readDockerfile(`FROM a\n${lines}`, "Dockerfile").startCommand).toBe(startCommand);
+});
+
+test("several sources go into a folder: none replaces the one before it", () => {
+  const { steps } = readDockerfile("FROM a\nCOPY x y /to\nCOPY x /to", "Dockerfile");
+  expect(steps.filter(({ line }) => line > 0).map(({ args }) => args.slice(0, 2))).toEqual([
+    ["x", "/to/"],
+    ["y", "/to/"],
+    ["x", "/to"],
+  ]);
 });
 
 test("an ignore file: parts, depth, exceptions, the last one counts", () => {
