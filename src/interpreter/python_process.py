@@ -32,6 +32,7 @@ def main():
 
 def start(connection_file, channel, register):
     from ipykernel.kernelapp import IPKernelApp
+    from IPython.core import page
     from tornado.ioloop import IOLoop
 
     # The server reads the output of programs itself, and knows its end.
@@ -41,6 +42,8 @@ def start(connection_file, channel, register):
     app.initialize([*options, "--Kernel._execute_sleep=0"])
     channel.replace(app.session, app.iopub_thread)
     register(app.shell.display_formatter)
+    # What `name?` shows is a result: clients have no pager.
+    app.shell.set_hook("show_in_pager", page.as_hook(page.display_page), 0)
     for name in EARLY_MODULES:
         try:
             __import__(name)

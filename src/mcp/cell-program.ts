@@ -139,13 +139,13 @@ def own_frames(text):
 
 def keep(form, value):
     "The path of a new file; None where it cannot be written, as on a full disk."
-    path = os.path.join(folder, f"{record['files'] + 1}.{PARTS[form]}")
+    path = os.path.join(folder, f"{record['files'] + 1}.{PARTS.get(form, 'json')}")
     record["files"] += 1
     if not isinstance(value, str):
         print(f"[{form}: not kept: it is no text]")
         return None
     import binascii
-    is_text = form in ("svg", "html")
+    is_text = form not in ("png", "jpeg", "pdf")
     try:
         with open(path, "wb") as file:
             file.write(value.encode("utf8", "replace") if is_text else binascii.a2b_base64(value))
@@ -184,6 +184,11 @@ def show(line):
             print(html)
         elif record["files"] < 64:
             keep("html", html)
+    elif text is None and not any(line.get(form) for form in PARTS):
+        # Of types that only a program shows, such as an interactive chart.
+        for mime, value in (line.get("extra") or {}).items():
+            if record["files"] < 64:
+                keep(mime, value if isinstance(value, str) else json.dumps(value))
 
 def age(entry):
     "0 for what another cell has removed meanwhile."

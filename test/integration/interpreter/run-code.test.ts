@@ -185,6 +185,11 @@ test.for([
   },
   { form: "a name alone", shown: /^<IPython.core.display.X object>\n$/, fields: {} },
   { form: "long HTML", shown: /^\[html: \S+\.html\]\n$/, fields: { html: LONG_HTML } },
+  {
+    form: "types of programs alone",
+    shown: /^\[application\/x\+json: \S+\.json\]\n$/,
+    fields: { text: undefined, extra: { "application/x+json": { a: [1] } } },
+  },
 ])("what a display shows is its content, not the name of its object: $form", async (shape) => {
   const type = / at /.test(shape.form) ? `pandas.${shape.form}` : "IPython.core.display.X object";
   const line = { type: "result", text: `<${type}>`, ...shape.fields };
