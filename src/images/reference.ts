@@ -1,5 +1,6 @@
 /** References of images as people write them, and the mirrors that stand in for their registries. */
 
+import { resolve } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { RegistryMirror } from "./images.ts";
@@ -83,7 +84,8 @@ export function toSource(
   if (reference.kind !== "registry") {
     const { kind, path } = reference;
     return {
-      address: `${kind}:${path}`,
+      // Skopeo runs in a directory of its own.
+      address: `${kind}:${resolve(path)}`,
       host: undefined,
       isPlain: false,
       name: "",

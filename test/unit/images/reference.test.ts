@@ -1,5 +1,6 @@
 /** References of images, and the mirrors of their registries. */
 
+import { dirname } from "node:path";
 import { expect, test } from "vitest";
 import { parseMirrors, parseReference, toSource } from "../../../src/images/reference.ts";
 
@@ -15,7 +16,8 @@ test.for([
   ["localhost:5000/name", "docker://localhost:5000/name:latest"],
   ["registry:5000/name", "docker://registry:5000/name:latest"],
   ["oci:/srv/image", "oci:/srv/image"],
-  ["docker-archive:saved.tar:name:tag", "docker-archive:saved.tar:name:tag"],
+  ["docker-archive:in/saved.tar:a/b:tag", `docker-archive:${process.cwd()}/in/saved.tar:a/b:tag`],
+  ["oci:../image:tag", `oci:${dirname(process.cwd())}/image:tag`],
 ] as const)("%s is %s", ([text, address]) => {
   expect(toSource(parseReference(text), []).address).toBe(address);
 });
