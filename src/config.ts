@@ -112,8 +112,7 @@ export interface Config {
   readonly ifMissing: boolean;
   /** What a template that is made is called; undefined for the name of its image. */
   readonly templateName: string | undefined;
-  /** Rules `FROM=TO` joined by commas. */
-  readonly registryMirror: string | undefined;
+  readonly registryMirrors: readonly { readonly from: string; readonly to: string }[];
   /** Login files of docker and podman, in the order in which they count. */
   readonly registryLogins: readonly string[];
   readonly help: boolean;
@@ -235,7 +234,7 @@ function withDefaults(given: Given, environment: Environment, line: ParsedFlags)
     autoTemplates: given.autoTemplates === "on",
     ifMissing: given.ifMissing ?? false,
     templateName: given.templateName,
-    registryMirror: given.registryMirror,
+    registryMirrors: given.registryMirror ?? [],
     registryLogins: toLoginFiles(environment),
     help: given.help ?? false,
     version: given.version ?? false,

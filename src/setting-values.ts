@@ -4,6 +4,7 @@ import { isIP } from "node:net";
 import { z } from "./common/schema.ts";
 import { isForShell } from "./common/shell-path.ts";
 import { toNamePattern } from "./egress/host-names.ts";
+import { MIRROR_PATTERN } from "./images/reference.ts";
 
 /** A row of the table of settings. */
 export interface Setting {
@@ -216,3 +217,15 @@ export const podImages = text
   .transform((list) => list.split(","))
   .pipe(z.array(podImage).max(MAX_POD_IMAGES, `expected at most ${MAX_POD_IMAGES} images`))
   .refine((images) => isOnce(images.map(({ name }) => name)), GIVEN_TWICE);
+
+const registryMirror = z
+  .string()
+  .regex(MIRROR_PATTERN, "expected FROM=TO, as docker.io=mirror.example.com")
+  .transform((rule) => ({
+    from: rule.slice(0, rule.indexOf("=")),
+    to: rule.slice(rule.indexOf("=") + 1),
+  }));
+
+export const registryMirrors = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(registryMirror));

@@ -17,6 +17,7 @@ import {
   path,
   pauseToDisk,
   poolShares,
+  registryMirrors,
   text,
   webUrl,
   type Setting,
@@ -279,7 +280,7 @@ const SETTINGS = {
   registryMirror: {
     flag: "registry-mirror",
     environment: "SANDBOX_MCP_REGISTRY_MIRROR",
-    schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
+    schema: registryMirrors,
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
   ...KUBERNETES_SETTINGS,

@@ -12,7 +12,6 @@ import type { Config } from "../config.ts";
 import type { Engine, EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
-import { parseMirrors } from "../images/reference.ts";
 import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
@@ -196,7 +195,7 @@ export async function startLocal(
       buildNetwork: toBuildNetwork(config),
       images: {
         perlDirectory,
-        mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
+        mirrors: config.registryMirrors,
         authFiles: config.registryLogins,
       },
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,

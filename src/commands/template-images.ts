@@ -7,7 +7,7 @@ import type { Config } from "../config.ts";
 import { addImage, addLayout } from "../images/add-image.ts";
 import { openArchive, openArchiveFile } from "../images/archive.ts";
 import type { AddImageOptions, ImageLayer } from "../images/images.ts";
-import { parseMirrors, parseReference } from "../images/reference.ts";
+import { parseReference } from "../images/reference.ts";
 import { registerImage } from "../sandboxes/image-templates.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
@@ -123,7 +123,7 @@ function toOptions(config: Config, signal: AbortSignal, shown: ShownCommand): Ad
   return {
     home: config.home,
     authFiles: config.registryLogins,
-    mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
+    mirrors: config.registryMirrors,
     allowsFiles: true,
     perlDirectory: findProgramFiles().perlDirectory,
     signal,

@@ -113,20 +113,10 @@ function isOwnMachine(host: string): boolean {
   return /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/.test(host);
 }
 
-const MIRROR_PATTERN = new RegExp(
-  `^(?<from>${HOST}(?:/${REPOSITORY})?)=(?<to>(?:https?://)?${HOST}(?:/${REPOSITORY})?)$`,
+/** One rule of `--registry-mirror`: what stands before the only `=`, and what behind it. */
+export const MIRROR_PATTERN: RegExp = new RegExp(
+  `^${HOST}(?:/${REPOSITORY})?=(?:https?://)?${HOST}(?:/${REPOSITORY})?$`,
 );
-
-/** The rules of the setting, joined by commas. @throws SandboxError invalid_argument */
-export function parseMirrors(text: string): RegistryMirror[] {
-  return text.split(",").map((rule) => {
-    const { from, to } = MIRROR_PATTERN.exec(rule)?.groups ?? {};
-    if (from !== undefined && to !== undefined) return { from, to };
-    throw new SandboxError("invalid_argument", `no rule of a mirror: ${quoteUntrusted(rule)}`, {
-      hint: "give FROM=TO, as docker.io=mirror.example.com",
-    });
-  });
-}
 
 /** The registry that a rule leads to. */
 export interface MirrorPlace {

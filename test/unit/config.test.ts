@@ -67,6 +67,7 @@ test("defaults are those of the documentation", () => {
     givenHome: "/srv/x",
     searchPath: "",
     ifMissing: false,
+    registryMirrors: [],
     registryLogins: [],
     help: false,
     version: false,
@@ -386,3 +387,12 @@ test.for(["api", "api=", "=1", "api=101", "a=1,,b=1"])("--pool-template %s is a 
   const loaded = loadConfig({}, ["--pool-template", value]);
   expect(loaded).toMatchObject({ exitCode: 64 });
 });
+
+test.for(["", "a", "a=", "=b", "docker.io=", "docker.io=file:///x", "docker.io=-x", "a b=c"])(
+  "--registry-mirror %s is a fault that names the flag",
+  (value) => {
+    const loaded = loadConfig({}, ["--registry-mirror", value]);
+    expect(loaded).toMatchObject({ exitCode: 64 });
+    expect(JSON.stringify(loaded)).toMatch(/--registry-mirror: expected/);
+  },
+);

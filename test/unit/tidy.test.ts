@@ -48,7 +48,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "gateway",
     "listener",
   ],
-  "setting-values.ts": ["common", "egress"],
+  "setting-values.ts": ["common", "egress", "images"],
   "kubernetes-settings.ts": ["common", "setting-values.ts"],
   "storage-settings.ts": ["setting-values.ts"],
   "settings.ts": ["common", "kubernetes-settings.ts", "setting-values.ts", "storage-settings.ts"],

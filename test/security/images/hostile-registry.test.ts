@@ -7,7 +7,7 @@ import { networkInterfaces } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { pullImage } from "../../../src/images/pull.ts";
-import { parseMirrors } from "../../../src/images/reference.ts";
+import { registryMirrors } from "../../../src/setting-values.ts";
 import {
   INDEX_TYPE,
   makeImageParts,
@@ -67,7 +67,7 @@ async function pull({ image = IMAGE, isOfRequest = true, maxBytes, signal }: Pul
         isOfRequest,
         perlDirectory: PERL_DIRECTORY,
         nameServers: [names.address],
-        mirrors: parseMirrors(`hostile.example=http://${registry.host}`),
+        mirrors: registryMirrors.parse(`hostile.example=http://${registry.host}`),
         maxBytes,
         signal: signal ?? AbortSignal.timeout(LIMIT_MS),
       }),

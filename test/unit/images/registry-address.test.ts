@@ -1,13 +1,14 @@
 /** Requests cannot send the service to registries in its own network. */
 
 import { describe, expect, test } from "vitest";
-import { parseMirrors, parseReference, toSource } from "../../../src/images/reference.ts";
+import { parseReference, toSource } from "../../../src/images/reference.ts";
 import {
   behindNat64,
   findPublicAddresses,
   isPublic,
   requirePublicRegistry,
 } from "../../../src/images/registry-address.ts";
+import { registryMirrors } from "../../../src/setting-values.ts";
 
 const REFUSED = { code: "permission_denied" };
 
@@ -43,7 +44,7 @@ describe("a registry in the network of the service is refused", () => {
 });
 
 test("unless the owner of the service named it as a mirror", async () => {
-  const mirrors = parseMirrors("docker.io=http://127.0.0.1:5000");
+  const mirrors = registryMirrors.parse("docker.io=http://127.0.0.1:5000");
   await requirePublicRegistry(toSource(parseReference("debian:12"), mirrors));
   await expect(
     requirePublicRegistry(toSource(parseReference("127.0.0.1:5000/library/debian"), mirrors)),

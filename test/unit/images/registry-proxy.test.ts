@@ -5,8 +5,8 @@ import { request } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { parseMirrors } from "../../../src/images/reference.ts";
 import { startRegistryProxy } from "../../../src/images/registry-proxy.ts";
+import { registryMirrors } from "../../../src/setting-values.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -49,7 +49,7 @@ test("a registry that has sent too much is not reached again", async () => {
   using flood = await startFlood();
   await using proxy = await startRegistryProxy({
     directory: folder.path,
-    mirrors: parseMirrors(`flood.example=http://127.0.0.1:${flood.port}`),
+    mirrors: registryMirrors.parse(`flood.example=http://127.0.0.1:${flood.port}`),
     maxBytes: 1,
   });
   const path = join(folder.path, `${flood.port}.sock`);
@@ -66,7 +66,7 @@ test.for([
   await using folder = await makeTempFolder();
   await using proxy = await startRegistryProxy({
     directory: folder.path,
-    mirrors: parseMirrors(rules),
+    mirrors: registryMirrors.parse(rules),
     maxBytes: 1,
   });
   expect(proxy.listeners).toEqual(["0=proxy.sock", ...ports]);
@@ -96,7 +96,7 @@ test.for([
   });
   const port = await listenOnLoopback(server);
   await using stack = new AsyncDisposableStack();
-  const mirrors = parseMirrors(`a.example=http://127.0.0.1:${port}`);
+  const mirrors = registryMirrors.parse(`a.example=http://127.0.0.1:${port}`);
   stack.use(await startRegistryProxy({ directory: folder.path, mirrors, maxBytes: 1 }));
   const asked = request({
     socketPath: join(folder.path, "proxy.sock"),
@@ -117,7 +117,7 @@ test("a connection is idle when its registry is, not when its reader is slow", a
   const port = await listenOnLoopback(silent);
   await using stack = new AsyncDisposableStack();
   stack.defer(() => void silent.close());
-  const mirrors = parseMirrors(
+  const mirrors = registryMirrors.parse(
     `a.example=http://127.0.0.1:${flood.port},b.example=http://127.0.0.1:${port}`,
   );
   const limits = { maxBytes: 1024 ** 3, idleMs: 400 };
