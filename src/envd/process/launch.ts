@@ -1,6 +1,14 @@
 /** From a Start request to what is really executed: identity, environment, folder. */
 
-import { realpathSync, statSync, type Stats } from "node:fs";
+import {
+  closeSync,
+  constants,
+  openSync,
+  readSync,
+  realpathSync,
+  statSync,
+  type Stats,
+} from "node:fs";
 import { posix } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
@@ -79,7 +87,7 @@ function identify(
     return { file: "/bin/sh", args: shell, ids };
   }
   const [file, ...before] = helper;
-  // Of a program that is not there the helper would tell its own name first.
+  // Of a program that cannot be executed the helper would tell its own name first.
   const executed = isExecutable(words[0], path, request) ? words : ["/bin/sh", ...shell];
   const identity = ["--reuid", `${user.uid}`, "--regid", `${user.gid}`, "--groups"];
   return {
@@ -94,14 +102,37 @@ function isExecutable(name: string, path: string, { cwd, user }: LaunchRequest):
   const folders = name.includes("/") ? [""] : path.split(":");
   return folders.some((folder) => {
     try {
-      const stats = statSync(posix.resolve(cwd, folder, name));
+      const file = posix.resolve(cwd, folder, name);
+      const stats = statSync(file);
       if (!stats.isFile()) return false;
-      return user.uid === 0 ? (stats.mode & 0o111) !== 0 : maySearch(stats, user);
+      const isOpen = user.uid === 0 ? (stats.mode & 0o111) !== 0 : maySearch(stats, user);
+      return isOpen && hasInterpreter(file, cwd);
     } catch {
       // Missing, or not to be reached: what runs it says so.
       return false;
     }
   });
+}
+
+/** What the kernel reads of a file to find its interpreter. */
+const HEAD_BYTES = 256;
+
+/** False for a script whose interpreter is no file. @throws the system's error for one that is missing */
+function hasInterpreter(file: string, cwd: string): boolean {
+  const head = Buffer.alloc(HEAD_BYTES);
+  // A program that holds a lease of it must not hold the daemon.
+  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    readSync(descriptor, head);
+  } finally {
+    closeSync(descriptor);
+  }
+  const interpreter = /^#![ \t]*(?<path>[^ \t\n\0]+)/.exec(head.toString("latin1"))?.groups?.[
+    "path"
+  ];
+  if (interpreter === undefined) return true;
+  const path = Buffer.from(interpreter, "latin1").toString();
+  return statSync(posix.resolve(cwd, path)).isFile();
 }
 
 /** How much of a command an error repeats. */

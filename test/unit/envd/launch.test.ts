@@ -1,10 +1,13 @@
 /** What a command that cannot be executed says, behind the helper that changes its identity. */
 
 import { spawnSync } from "node:child_process";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { planLaunch } from "../../../src/envd/process/launch.ts";
 import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const ROOT = { name: "root", uid: 0, gid: 0, groups: [0], home: "/root" };
 const NOBODY = { name: "nobody", uid: 65_534, gid: 65_534, groups: [65_534], home: "/" };
@@ -41,3 +44,18 @@ test.skipIf(process.getuid?.() !== 0).for(["printf", "/usr/bin/printf", "./bin/p
     expect(run(cmd, ["<%s>", "$HOME `id`", ""])).toEqual([0, "<$HOME `id`><>", ""]);
   },
 );
+
+test.skipIf(process.getuid?.() !== 0).for([
+  ["#!/no/such-interpreter -x\n", 127, /^sh: .*script.*\n$/],
+  ["#! /bin/sh\necho $1", 0, /^$/],
+  ["echo $1", 0, /^$/],
+] as const)("the script %j ends with %i", async ([text, status, error]) => {
+  await using folder = await makeTempFolder();
+  const script = join(folder.path, "script");
+  await writeFile(script, text);
+  await chmod(folder.path, 0o755);
+  await chmod(script, 0o755);
+  const output = status === 0 ? "a\n" : "";
+  for (const user of [ROOT, NOBODY])
+    expect(run(script, ["a"], user)).toEqual([status, output, expect.stringMatching(error)]);
+});
