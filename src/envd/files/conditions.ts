@@ -61,7 +61,7 @@ function toSeconds(date: string | undefined): number | undefined {
   return Number.isNaN(parsed) ? undefined : Math.floor(parsed / 1000);
 }
 
-const RANGE_PATTERN = /^([0-9]{0,15})\s*-\s*([0-9]{0,15})$/;
+const RANGE_PATTERN = /^([0-9]*)\s*-\s*([0-9]*)$/;
 
 /** More are answered by the whole file: each costs a read and a head of its own. */
 const MAX_PARTS = 256;

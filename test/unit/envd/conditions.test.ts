@@ -21,6 +21,9 @@ test.for([
   ["bytes=-3", { kind: "part", start: 7, end: 9 }],
   ["bytes=-99", { kind: "part", start: 0, end: 9 }],
   ["bytes=8-99", { kind: "part", start: 8, end: 9 }],
+  ["bytes=8-18446744073709551615", { kind: "part", start: 8, end: 9 }],
+  ["bytes=-18446744073709551615", { kind: "part", start: 0, end: 9 }],
+  ["bytes=18446744073709551615-", { kind: "none", status: 416 }],
   [
     "bytes=0-1, 4-5,,-1",
     {
