@@ -35,6 +35,8 @@ export interface OciHost extends EngineHost {
   readonly home: string;
   /** Every id of this host begins so. */
   readonly idPrefix: string;
+  /** What the engine takes for the free share of the machine's memory, from 0 to 1. */
+  readonly machine: { freeShare: number };
   /** A new container; it may be disposed by the test, else the host does it. */
   create(options?: CreateOptions): Promise<Container>;
 }
@@ -58,6 +60,7 @@ export async function startOciHost(
   const folder = await openFolder();
   const idPrefix = `t${randomBytes(4).toString("hex")}`;
   await shareDaemon(folder.path, "engine", async () => DAEMON);
+  const machine = { freeShare: 1 };
   const engine = createOciEngine({
     home: folder.path,
     runtime,
@@ -65,6 +68,7 @@ export async function startOciHost(
     namespaceFault: undefined,
     guardian: join(PERL_DIRECTORY, "../shell/guardian.sh"),
     daemon: DAEMON,
+    freeShare: () => machine.freeShare,
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
   const specs = new Map<string, ContainerSpec>();
@@ -82,6 +86,7 @@ export async function startOciHost(
     },
     engine,
     idPrefix,
+    machine,
     directoryOf,
     create: async (options = {}) => {
       const id = `${idPrefix}${randomBytes(4).toString("hex")}`;

@@ -17,12 +17,14 @@ import { createRuns, type RunParts } from "./container-runs.ts";
 import type { Cgroup } from "./process-group.ts";
 import { DEADLINE_NAME, removeContainer } from "./remove-container.ts";
 import { savedMemoryOf } from "./saved-memory.ts";
+import type { SocketWatch } from "./socket-watch.ts";
 import { watchGroup } from "./watch-group.ts";
 
 /** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
 const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
 
 const ENDED = "init ended";
+const OUT_OF_MEMORY = "out of memory";
 
 export interface ContainerParts extends RunParts {
   /** Undefined where containers have loopback alone. */
@@ -31,19 +33,20 @@ export interface ContainerParts extends RunParts {
   readonly hasLostLink?: boolean;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
+  readonly sockets: SocketWatch;
   /** How its sockets are dialed where a program of the host stands between them and the daemon. */
   readonly reach?: RelayDial | undefined;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, outside, routers, hasLostLink = false } = parts;
+  const { directory, cgroup, outside, routers, sockets, hasLostLink = false } = parts;
   const { reach = async (dial) => dial() } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   const connections = createConnections();
   const runs = createRuns(parts, {
     connections,
-    watch: (record) => watchLife({ record, cgroup }, resolve),
+    watch: (record) => watchLife({ record, cgroup, sockets }, resolve),
   });
   const place = () => ({ directory, secret: runs.record.secret });
   const dialDaemon = async (signal: AbortSignal) =>
@@ -130,7 +133,7 @@ const MS_PER_S = 1_000;
  * kernel of its own the container ends with the first of sentry and gofer.
  */
 function watchLife(
-  { record, cgroup }: Pick<RunParts, "record" | "cgroup">,
+  { record, cgroup, sockets }: Pick<ContainerParts, "record" | "cgroup" | "sockets">,
   onEnd: (exit: ContainerExit) => void,
 ): Disposable {
   let isOver = false;
@@ -141,20 +144,30 @@ function watchLife(
   const isTold = watcher !== undefined && gofer === undefined;
   const intervalMs = isTold ? WATCH_INTERVAL_MS.told : WATCH_INTERVAL_MS.untold;
   const timer = setInterval(() => check(), intervalMs).unref();
+  let hasTooMuch = false;
+  const excess = sockets.add({
+    pid: () => (isAlive(record) ? record.pid : undefined),
+    end: () => {
+      hasTooMuch = true;
+      // The next look tries again.
+      void cgroup.kill().then(check, () => undefined);
+    },
+  });
   const stop = () => {
     isOver = true;
     clearInterval(timer);
+    excess[Symbol.dispose]();
     watcher?.close();
   };
   const settle = async () => {
     // A process that is just ending is still there when the kernel tells that its cgroup is empty.
     const isThere = isAlive(record) && (gofer === undefined || isAlive(gofer));
     if (isThere && (await cgroup.isPopulated())) return;
-    const reason = ((await cgroup.countOutOfMemory()) ?? 0) > 0 ? "out of memory" : ENDED;
+    const isOut = hasTooMuch || ((await cgroup.countOutOfMemory()) ?? 0) > 0;
     // It may have been halted or removed meanwhile: then this is no end that others must learn.
     if (isOver) return;
     stop();
-    onEnd({ reason });
+    onEnd({ reason: isOut ? OUT_OF_MEMORY : ENDED });
   };
   // A look that fails says nothing about the container; the timer brings the next one.
   const check = () => void settle().catch(() => watcher?.unref());

@@ -10,6 +10,7 @@ import type { ContainerRecord } from "./container-record.ts";
 import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import type { SeccompCache } from "./seccomp.ts";
+import type { SocketWatch } from "./socket-watch.ts";
 
 export interface RuntimeChoice {
   /** Path of its program. */
@@ -40,6 +41,7 @@ export interface LaunchContext extends RuntimeChoice {
   readonly keys: ImageKeys;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
+  readonly sockets: SocketWatch;
   /** Set where a kernel of its own is tried. */
   readonly trial?: AbilityTrial | undefined;
 }

@@ -46,7 +46,7 @@ export async function startContainer(
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
     const { directory, disk } = spec;
-    const { outside, perlDirectory, routers, hasDeadlines } = context;
+    const { outside, perlDirectory, routers, hasDeadlines, sockets } = context;
     const claim = { spec, idBase, diskIdBase: disk?.idBase, cgroup };
     const record =
       disk === undefined
@@ -54,8 +54,9 @@ export async function startContainer(
         : await launchRestored(context, { claim, disk }, signal);
     const boot = async (anew: Boot, limit: AbortSignal) =>
       bootContainer(context, { ...claim, ...anew }, limit);
-    const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
-    return openContainer({ directory, record, boot, ...access, ...shared });
+    const shared = { outside, perlDirectory, routers, hasDeadlines, sockets };
+    const memory = memoryOf(context);
+    return openContainer({ directory, record, boot, ...access, ...shared, memory });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");

@@ -38,6 +38,7 @@ import { probeMachine } from "./probe.ts";
 import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
 import { removeSaved, savedMemoryOf } from "./saved-memory.ts";
 import { createSeccompCache } from "./seccomp.ts";
+import { createSocketWatch } from "./socket-watch.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
@@ -46,6 +47,8 @@ export interface OciEngineOptions extends ProbeOptions {
   readonly encryptsMemory?: boolean | undefined;
   /** Path of `guardian.sh`. */
   readonly guardian: string;
+  /** How much of the machine's memory is free, from 0 to 1; undefined asks the kernel. */
+  readonly freeShare?: () => number;
 }
 
 /** The runtime of containers with a kernel of their own. */
@@ -59,6 +62,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   // For containers that ask for a kernel of their own where others share that of the machine.
   const probeSentry = rememberProbe({ ...probing, runtime: SENTRY, requireLevel: "gvisor" });
   const filters = createSeccompCache();
+  const sockets = createSocketWatch(options.freeShare);
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
   const routers = isRootless() ? createUserRouters() : createRouters();
@@ -83,7 +87,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       findDisksFolder(options.home),
     ]);
     const { hasDeadlines } = guards;
-    const kept = { outside, routers, filters, blanks, disksFolder, keys, hasDeadlines };
+    const kept = { outside, routers, filters, blanks, disksFolder, keys, hasDeadlines, sockets };
     return { ...choice, cgroups, daemon, perlDirectory, ...kept };
   };
   const remove = async (id: string, directory: string): Promise<void> => {
@@ -194,7 +198,7 @@ async function adoptContainer(
   if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
   const isolation = record.level === "gvisor" ? record.level : undefined;
   const context = await contextToAdopt(launchContext, record);
-  const { outside, perlDirectory, routers, hasDeadlines } = context;
+  const { outside, perlDirectory, routers, hasDeadlines, sockets } = context;
   const access = accessTo(context, { id, directory }, { isRelayed: isolation !== undefined });
   const { cgroup } = access;
   const bootWith = ({ idBase, diskIdBase }: ContainerRecord) => {
@@ -203,8 +207,8 @@ async function adoptContainer(
       return bootContainer(found, { ...anew, idBase, diskIdBase, cgroup }, signal);
     };
   };
-  const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
-  const known = { directory, ...access, ...shared };
+  const shared = { outside, perlDirectory, routers, hasDeadlines, sockets };
+  const known = { directory, ...access, ...shared, memory: memoryOf(context) };
   const parts = { ...known, record, boot: bootWith(record) };
   if (record.isHalted) {
     const settled = await settleHalted(context, parts);

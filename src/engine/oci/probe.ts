@@ -43,6 +43,7 @@ import {
 } from "./probe-cache.ts";
 import { checkRequirements, makeHome } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
+import { createSocketWatch } from "./socket-watch.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -176,6 +177,7 @@ async function tryRuntime(
       filters: createSeccompCache(),
       keys: { home: options.home, isOn: false },
       hasDeadlines: false,
+      sockets: createSocketWatch(),
       blanks: createBlankDisks(perlDirectory),
       disksFolder: undefined,
       outside: undefined,

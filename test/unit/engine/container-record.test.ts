@@ -7,6 +7,7 @@ import { readRecord, RECORD_NAME, writeRecord } from "../../../src/engine/oci/co
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { createOciEngine } from "../../../src/engine/oci/oci.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
+import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
 import { HALTED } from "../../support/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -76,6 +77,7 @@ test("the record says of a disk whether it is durable, from halt to boot and aga
       async disconnect() {},
     },
     hasDeadlines: false,
+    sockets: createSocketWatch(),
   });
   await container.halt();
   seen["after the halt"] = await isDurable();

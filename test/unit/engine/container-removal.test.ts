@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
+import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
 import { HALTED } from "../../support/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -35,6 +36,7 @@ test("a removal that failed is tried again by the next call", async () => {
       async disconnect() {},
     },
     hasDeadlines: false,
+    sockets: createSocketWatch(),
     memory: "none",
   });
   await expect(container[Symbol.asyncDispose]()).rejects.toThrow("processes did not end");

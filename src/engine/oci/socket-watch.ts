@@ -1,0 +1,108 @@
+/**
+ * Ends containers whose sockets take the memory of the machine. What waits in a socket of netlink or
+ * ping, and what UDP was given and has not sent, the kernel counts for no cgroup, whatever its version:
+ * one program could take all memory. Nothing is ended while the machine has enough.
+ */
+
+import { readFileSync } from "node:fs";
+import { readKernelFile } from "../../common/files.ts";
+
+/** A program that takes memory as fast as a processor copies is found before the last quarter is gone. */
+const LOOK_MS = 250;
+const SCARCE_SHARE = 0.25;
+/** No program that works lets so much wait. */
+const MAX_HELD_BYTES = 64 * 1024 * 1024;
+/** What options, filters and keys of one socket take, in the mean; more than 16,384 are too many then. */
+const SOCKET_BYTES = 4096;
+
+/** Which sums of a table count: what a socket received, and what it has to send. */
+const TABLES = [
+  ["netlink", netlinkBytes],
+  ["icmp", (line: string) => queuedBytes(line, { isReceivedCounted: true })],
+  ["icmp6", (line: string) => queuedBytes(line, { isReceivedCounted: true })],
+  ["udp", (line: string) => queuedBytes(line, { isReceivedCounted: false })],
+  ["udp6", (line: string) => queuedBytes(line, { isReceivedCounted: false })],
+] as const;
+
+export interface SocketWatch {
+  /** `pid` returns a process of the container; undefined when it is gone. */
+  add(watched: WatchedSockets): Disposable;
+}
+
+interface WatchedSockets {
+  readonly pid: () => number | undefined;
+  /** Called at each look at which the container has too much; its faults are its own. */
+  readonly end: () => void;
+}
+
+/** `freeShare` tells how much of the machine's memory is free, from 0 to 1. */
+export function createSocketWatch(freeShare: () => number = readFreeShare): SocketWatch {
+  const all = new Set<WatchedSockets>();
+  let timer: NodeJS.Timeout | undefined;
+
+  function look(): void {
+    if (freeShare() >= SCARCE_SHARE) return;
+    for (const { pid, end } of all) {
+      const first = pid();
+      if (first !== undefined && heldBySockets(`/proc/${first}/net`) > MAX_HELD_BYTES) end();
+    }
+  }
+
+  return {
+    add(watched) {
+      all.add(watched);
+      timer ??= setInterval(look, LOOK_MS).unref();
+      return {
+        [Symbol.dispose]() {
+          all.delete(watched);
+          if (all.size > 0) return;
+          clearInterval(timer);
+          timer = undefined;
+        },
+      };
+    },
+  };
+}
+
+/** 1 where the kernel does not tell. */
+function readFreeShare(): number {
+  const text = readKernelFile("/proc/meminfo") ?? "";
+  const of = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(text)?.[1]);
+  const share = of("MemAvailable") / of("MemTotal");
+  return Number.isFinite(share) ? share : 1;
+}
+
+/** Bytes that the sockets of a network namespace hold uncounted; `folder` is `/proc/PID/net`. */
+export function heldBySockets(folder: string): number {
+  const used = /^sockets: used (\d+)$/m.exec(readTable(`${folder}/sockstat`))?.[1];
+  const least = Number(used ?? 0) * SOCKET_BYTES;
+  // Tables as long as that take a while to read.
+  if (least > MAX_HELD_BYTES) return least;
+  return TABLES.reduce((sum, [name, bytesOf]) => {
+    const [, ...lines] = readTable(`${folder}/${name}`).split("\n");
+    return lines.reduce((held, line) => held + bytesOf(line), sum);
+  }, least);
+}
+
+/** Empty where the process has ended, or the kernel has no such sockets. */
+function readTable(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch {
+    return "";
+  }
+}
+
+/** `sk Eth Pid Groups Rmem …`, in decimal. */
+function netlinkBytes(line: string): number {
+  return Number(line.trim().split(/\s+/)[4] ?? 0) || 0;
+}
+
+/** `sl local_address rem_address st tx_queue:rx_queue …`, in hexadecimal. */
+function queuedBytes(
+  line: string,
+  { isReceivedCounted }: { readonly isReceivedCounted: boolean },
+): number {
+  const [, sent = "0", received = "0"] = /\s([0-9A-F]{8}):([0-9A-F]{8})\s/.exec(line) ?? [];
+  return Number.parseInt(sent, 16) + (isReceivedCounted ? Number.parseInt(received, 16) : 0);
+}

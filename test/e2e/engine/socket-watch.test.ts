@@ -1,0 +1,60 @@
+/** Sockets that hold what no cgroup counts: while memory is scarce their container ends, no other. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import type { ContainerExit } from "../../../src/engine/engine.ts";
+import { readRecord } from "../../../src/engine/oci/container-record.ts";
+import { heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
+import { baseLayers } from "../../support/base-layer.ts";
+import { startOciHost } from "../../support/oci-host.ts";
+import { initDaemon, runInside } from "../../support/run-inside.ts";
+
+const HELD_BYTES = 80 * 1024 * 1024;
+/** More than two looks. */
+const SOME_LOOKS_MS = 600;
+const END_MS = 10_000;
+
+/** Half in answers of netlink that nobody reads, half in echoes; a socket takes 400 KB or more. */
+const ATTACK = `
+import socket, struct, time
+sockets = []
+def fill(make, table, column, parse):
+    held = 0
+    while held < ${HELD_BYTES / 2}:
+        s, data, to = make()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 30)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
+        s.setblocking(False)
+        sockets.append(s)
+        try:
+            for _ in range(400): s.sendto(data, to)
+        except OSError: pass
+        lines = open("/proc/self/net/" + table).read().splitlines()[1:]
+        held = sum(parse(line.split()[column]) for line in lines)
+unknown = struct.pack("IHHII", 60000, 9999, 5, 1, 0) + bytes(59984)
+fill(lambda: (socket.socket(16, 3, 0), unknown, (0, 0)), "netlink", 4, int)
+echo = struct.pack("BBHHH", 8, 0, 0, 0, 1) + bytes(60000)
+fill(lambda: (socket.socket(2, 2, 1), echo, ("127.0.0.1", 0)), "icmp", 4, lambda v: int(v[9:], 16))
+open("/dev/shm/held", "w")
+time.sleep(60)
+`;
+
+test("a container whose sockets take the machine's memory ends, when that is scarce", async () => {
+  await using host = await startOciHost("auto");
+  const layers = await baseLayers();
+  const [greedy, modest] = await Promise.all([host.create({ layers }), host.create({ layers })]);
+  await Promise.all([initDaemon(greedy), initDaemon(modest)]);
+  const ends: ContainerExit[] = [];
+  for (const { exit } of [greedy, modest]) void exit.then((end) => ends.push(end));
+
+  void runInside(greedy, `python3 -c '${ATTACK}'`, "user").catch(() => undefined);
+  await runInside(greedy, "until test -e /dev/shm/held; do sleep 0.05; done");
+  const { pid = 0 } = (await readRecord(host.directoryOf(greedy.id))) ?? {};
+  expect(heldBySockets(`/proc/${pid}/net`)).toBeGreaterThan(HELD_BYTES);
+
+  await delay(SOME_LOOKS_MS);
+  expect(ends).toEqual([]);
+  host.machine.freeShare = 0.2;
+  await expect.poll(() => ends, { timeout: END_MS }).toEqual([{ reason: "out of memory" }]);
+  expect(await runInside(modest, "echo here")).toMatchObject({ stdout: "here\n" });
+});

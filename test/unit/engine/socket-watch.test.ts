@@ -1,0 +1,49 @@
+/** What sockets of a container hold uncounted, as the tables of the kernel tell it. */
+
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const SOCKET_BYTES = 4096;
+
+const NETLINK = `sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode
+00000000f13d5acc 0   2397876080 00000000 8355584  0        0     2        1        10157716
+000000003aad8d39 0   0          00000000 0        0        0     2        0        10159330
+`;
+const IPV4 = `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+    8: 00000000:A7D5 00000000:0000 07 000102B8:00801840 00:00000000 00000000  1000        0 10893154 2 00000000873bcc7f 0
+`;
+const IPV6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+    0: 00000000000000000000000000000000:3680 00000000000000000000000000000000:0000 07 00000010:00000001 00:00000000 00000000  1000        0 10400852 2 000000004b5d3774 162
+`;
+
+/** A folder as `/proc/PID/net`. */
+async function heldIn(tables: Readonly<Record<string, string>>): Promise<number> {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "net");
+  await mkdir(path);
+  for (const [name, text] of Object.entries(tables)) await writeFile(join(path, name), text);
+  return heldBySockets(path);
+}
+
+test.for([
+  ["nothing of a process that is gone", {}, 0],
+  ["each socket", { sockstat: "sockets: used 3\nTCP: inuse 0\n" }, 3 * SOCKET_BYTES],
+  ["answers of the kernel that nobody reads", { netlink: NETLINK }, 8_355_584],
+  ["echoes, and those to be sent", { icmp: IPV4 }, 0x1_02_b8 + 0x80_18_40],
+  ["the same of IPv6", { icmp6: IPV6 }, 17],
+  [
+    "of UDP what is to be sent: what it received is counted",
+    { udp: IPV4, udp6: IPV6 },
+    0x1_02_b8 + 16,
+  ],
+] as const)("%s", async ([, tables, bytes]) => {
+  expect(await heldIn(tables)).toBe(bytes);
+});
+
+test("tables of very many sockets are not read", async () => {
+  const held = await heldIn({ sockstat: "sockets: used 100000\n", netlink: NETLINK });
+  expect(held).toBe(100_000 * SOCKET_BYTES);
+});
