@@ -9,6 +9,8 @@ import { readKernelFile } from "../../common/files.ts";
 
 /** A program that takes memory as fast as a processor copies is found before the last quarter is gone. */
 const LOOK_MS = 250;
+/** Of one look, so that many containers on a full machine cost little; the next one goes on. */
+const MAX_LOOK_MS = 10;
 const SCARCE_SHARE = 0.25;
 /** No program that works lets so much wait. */
 const MAX_HELD_BYTES = 64 * 1024 * 1024;
@@ -31,7 +33,7 @@ export interface SocketWatch {
 
 interface WatchedSockets {
   readonly pid: () => number | undefined;
-  /** Called at each look at which the container has too much; its faults are its own. */
+  /** Called at each look at which the container has too much; it must not throw. */
   readonly end: () => void;
 }
 
@@ -42,7 +44,14 @@ export function createSocketWatch(freeShare: () => number = readFreeShare): Sock
 
   function look(): void {
     if (freeShare() >= SCARCE_SHARE) return;
-    for (const { pid, end } of all) {
+    const endMs = performance.now() + MAX_LOOK_MS;
+    const turn = [...all];
+    for (const watched of turn) {
+      if (performance.now() > endMs) return;
+      // To the end: the others come before it at the next look.
+      all.delete(watched);
+      all.add(watched);
+      const { pid, end } = watched;
       const first = pid();
       if (first !== undefined && heldBySockets(`/proc/${first}/net`) > MAX_HELD_BYTES) end();
     }
