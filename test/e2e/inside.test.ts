@@ -43,6 +43,12 @@ test("each start has a boot id of its own, which a resume with memory keeps", as
   await Promise.all([sandbox.kill(), other.kill()]);
 });
 
+test("a new sandbox has nothing in its temporary folders", async () => {
+  const sandbox = await Sandbox.create("base", service.options);
+  expect(await run(sandbox, "sudo find /tmp /var/tmp -mindepth 1")).toBe("");
+  await sandbox.kill();
+});
+
 test("programs inside see no disk of another sandbox, whose file has its id", async () => {
   const [sandbox, other] = [
     await Sandbox.create("base", service.options),

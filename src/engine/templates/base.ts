@@ -76,7 +76,7 @@ const OPTIONS = [
 const PIP_CONFIG = "[global]\nbreak-system-packages = true\n";
 
 /** A change of what is written besides the packages. */
-const LAYOUT = 3;
+const LAYOUT = 4;
 
 /** Names all of the above: a base that was built from another recipe is out of date. */
 export const BASE_RECIPE: string = createHash("sha256")

@@ -16,6 +16,8 @@ const NPM = `${MODULES}/npm`;
 /** Parts of npm for people, and settings of this machine. */
 const LEFT_OUT = ["docs", "man", "npmrc"] as const;
 const COPY_TIMEOUT_MS = 120_000;
+/** To what root leaves in `/tmp` no user could add: npm would be compiled at each of its starts. */
+const NO_CACHE = "NODE_DISABLE_COMPILE_CACHE=1";
 
 interface NodeOptions {
   readonly signal: AbortSignal;
@@ -58,7 +60,15 @@ async function copyNpm(root: string, signal: AbortSignal): Promise<void> {
     await runProgram(copy, { timeoutMs: COPY_TIMEOUT_MS, signal });
     for (const name of LEFT_OUT) await rm(join(target, name), { recursive: true, force: true });
     await runProgram(["chmod", "-R", "u=rwX,go=rX", target], { timeoutMs: COPY_TIMEOUT_MS });
-    await runProgram(["chroot", root, `/${NODE}`, `/${NPM}/bin/npm-cli.js`, "--version"]);
+    await runProgram([
+      "chroot",
+      root,
+      "env",
+      NO_CACHE,
+      `/${NODE}`,
+      `/${NPM}/bin/npm-cli.js`,
+      "--version",
+    ]);
   } catch (error) {
     await rm(target, { recursive: true, force: true });
     throw error;
