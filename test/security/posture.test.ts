@@ -192,7 +192,7 @@ function describePosture(runtime: string): void {
       ambient: "0".repeat(16),
       noNewPrivileges: config.process.noNewPrivileges ? "1" : "0",
       filters: ["2 1"],
-      coreLimit: expect.stringMatching(/^0\s+0$/),
+      coreLimit: expect.stringMatching(/^1\s+1$/),
       oomScore: config.process.oomScoreAdj,
     };
     const first = processes.find(({ command }) => command.includes("/run/sandbox-mcp/sh"));

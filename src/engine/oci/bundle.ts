@@ -11,6 +11,8 @@ import { createSeccompProfile, FILTER_ANNOTATION } from "./seccomp.ts";
 
 /** By the kernel's numbers. */
 const RLIMIT_CORE = "4";
+/** With a limit of 0 the kernel still starts the program that takes core dumps, where it is told of one. */
+const NO_CORE_BYTES = "1";
 const RLIMIT_NOFILE = "7";
 const MAX_OPEN_FILES = "65536";
 
@@ -241,7 +243,7 @@ export function createResources(limits: ContainerLimits, host: BundleHost): obje
  */
 export function limitSteps(): LauncherStep[] {
   return [
-    ["limit", RLIMIT_CORE, "0"],
+    ["limit", RLIMIT_CORE, NO_CORE_BYTES],
     ["limit", RLIMIT_NOFILE, MAX_OPEN_FILES],
   ];
 }

@@ -12,6 +12,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { ifThere, readKernelFile } from "../../common/files.ts";
+import { differing, isInt, masked, type SeccompArgument } from "./seccomp-conditions.ts";
 
 const EPERM = 1;
 const ENOSYS = 38;
@@ -26,16 +27,19 @@ const FAMILY_NETLINK = 16;
 const NETLINK_ROUTE = 0;
 /** Types a character into a terminal as if its user had: what a program left behind could do. */
 const TIOCSTI = 0x5412;
-const IOCTL_BITS = 32;
+/** Flags that ask for huge pages. No memory limit counts these, of which the machine has a fixed number. */
+const HUGE_PAGES = [
+  ["mmap", 3, 0x40000],
+  ["memfd_create", 1, 0x4],
+  ["shmget", 2, 0x800],
+] as const;
+const ENOMEM = 12;
+const SOL_SOCKET = 1;
+/** SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF: compiled, in memory that the machine has once. */
+const SOCKET_FILTERS = [26, 51];
+const RLIMIT_CORE = 4;
 /** PER_LINUX, the same with a 2.6 version number, and the question which one is set. */
 const PERSONALITIES = [0x0, 0x8, 0xffffffff];
-
-interface SeccompArgument {
-  readonly index: number;
-  readonly value: number;
-  readonly valueTwo?: number;
-  readonly op: "SCMP_CMP_EQ" | "SCMP_CMP_NE" | "SCMP_CMP_MASKED_EQ";
-}
 
 interface SeccompRule {
   readonly names: readonly string[];
@@ -70,13 +74,13 @@ const ALLOWED = {
     inotify_add_watch inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6
     select signalfd signalfd4 timerfd_create timerfd_gettime timerfd_settime`),
   memory: words(`
-    brk madvise map_shadow_stack membarrier memfd_create mincore mlock mlock2 mlockall mmap
+    brk madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall
     mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect
     remap_file_pages`),
   processes: words(`
     arch_prctl execve execveat exit exit_group fork getpgid getpgrp getpid getppid getpriority
     getrlimit getrusage getsid gettid ioprio_get ioprio_set kill pidfd_open pidfd_send_signal
-    prctl prlimit64 ptrace setpgid setpriority setrlimit setsid tgkill times tkill vfork wait4
+    prctl ptrace setpgid setpriority setsid tgkill times tkill vfork wait4
     waitid`),
   scheduling: words(`
     getcpu sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
@@ -96,10 +100,10 @@ const ALLOWED = {
     timer_create timer_delete timer_getoverrun timer_gettime timer_settime`),
   sockets: words(`
     accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg
-    recvmsg sendmmsg sendmsg sendto setsockopt shutdown socketpair`),
+    recvmsg sendmmsg sendmsg sendto shutdown socketpair`),
   exchange: words(`
     mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv
-    msgsnd semctl semget semop semtimedop shmat shmctl shmdt shmget`),
+    msgsnd semctl semget semop semtimedop shmat shmctl shmdt`),
   machine: words(`getrandom sysinfo uname`),
   confinement: words(`
     landlock_add_rule landlock_create_ruleset landlock_restrict_self seccomp`),
@@ -116,8 +120,11 @@ export function createSeccompProfile(architecture: string): SeccompProfile {
       ...processRules(),
       // The machine has 65,536 events of asynchronous I/O for all together; libraries do without.
       { names: ["io_setup"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
-      ...terminalRules(),
+      ...memoryRules(),
+      ...coreRules(),
+      ...differing(1, [TIOCSTI]).map((argument) => allow("ioctl", argument)),
       ...socketRules(),
+      ...optionRules(),
     ],
   };
 }
@@ -139,17 +146,51 @@ function processRules(): SeccompRule[] {
   ];
 }
 
+/** Programs that would like huge pages do without where there are none. */
+function memoryRules(): SeccompRule[] {
+  return HUGE_PAGES.flatMap(([name, index, flag]): SeccompRule[] => [
+    allow(name, masked(index, flag, 0)),
+    {
+      names: [name],
+      action: "SCMP_ACT_ERRNO",
+      errnoRet: ENOMEM,
+      args: [masked(index, flag, flag)],
+    },
+  ]);
+}
+
 /**
- * Every request but one. The kernel looks at the low half of the request alone, so each bit of that
- * half gets a rule: it differs from the bit of the refused one.
+ * The limit of core dumps stays as it is, and who sets it is told that it was set: sudo and gpg ask for
+ * none, and only the limit of one byte keeps the kernel from handing the memory of a process that
+ * crashed to a program of the machine (`core_pattern`), which it starts for a limit of 0 too.
  */
-function terminalRules(): SeccompRule[] {
-  return Array.from({ length: IOCTL_BITS }, (_, bit) => 2 ** bit).map((mask) => {
-    const differing = Math.floor(TIOCSTI / mask) % 2 === 0 ? mask : 0;
-    const op = "SCMP_CMP_MASKED_EQ" as const;
-    const args = [{ index: 1, value: mask, valueTwo: differing, op }];
-    return { names: ["ioctl"], action: "SCMP_ACT_ALLOW", args };
-  });
+function coreRules(): SeccompRule[] {
+  const isCore = (index: number) => isInt(index, RLIMIT_CORE);
+  const done = { action: "SCMP_ACT_ERRNO", errnoRet: 0 } as const;
+  return [
+    ...differing(0, [RLIMIT_CORE]).map((argument) => allow("setrlimit", argument)),
+    { names: ["setrlimit"], ...done, args: [isCore(0)] },
+    ...differing(1, [RLIMIT_CORE]).map((argument) => allow("prlimit64", argument)),
+    allow("prlimit64", isCore(1), { index: 2, value: 0, op: "SCMP_CMP_EQ" }),
+    {
+      names: ["prlimit64"],
+      ...done,
+      args: [isCore(1), { index: 2, value: 0, op: "SCMP_CMP_NE" }],
+    },
+  ];
+}
+
+/** Every option of a socket but those that give it a filter. */
+function optionRules(): SeccompRule[] {
+  const ofSockets = isInt(1, SOL_SOCKET);
+  return [
+    ...differing(1, [SOL_SOCKET]).map((argument) => allow("setsockopt", argument)),
+    ...differing(2, SOCKET_FILTERS).map((option) => allow("setsockopt", ofSockets, option)),
+  ];
+}
+
+function allow(name: string, ...args: readonly SeccompArgument[]): SeccompRule {
+  return { names: [name], action: "SCMP_ACT_ALLOW", args };
 }
 
 function socketRules(): SeccompRule[] {

@@ -97,6 +97,30 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     expect(refused.exitCode).not.toBe(0);
   });
 
+  test("it takes nothing that the machine has once: huge pages, socket filters, core dumps", async () => {
+    await using container = await host.create({ layers: base });
+    await initDaemon(container);
+    const lines = [
+      "import ctypes, errno, mmap, resource, socket, struct",
+      "def attempt(work):",
+      "    try: work(); return 'ok'",
+      "    except OSError as error: return errno.errorcode[error.errno]",
+      "instruction = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 1))",
+      "filter = struct.pack('HxxxxxxQ', 1, ctypes.addressof(instruction))",
+      "one = socket.socket(type=socket.SOCK_DGRAM)",
+      "print(attempt(lambda: mmap.mmap(-1, 1 << 21, flags=0x40022)))",
+      "print(attempt(lambda: one.setsockopt(1, 26, filter)))",
+      "print(attempt(lambda: one.setsockopt(1, 51, filter)))",
+      "print(attempt(lambda: one.setsockopt(1, 8, 4096)))",
+      "print(attempt(lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))))",
+      "print(*resource.getrlimit(resource.RLIMIT_CORE))",
+    ];
+    const program = `python3 - <<'end'\n${lines.join("\n")}\nend`;
+    const { stdout } = await runInside(container, program, "user");
+    // With a limit of 0, and not of 1, the kernel gives a dump to the machine's own program.
+    expect(stdout.trim().split("\n")).toEqual(["ENOMEM", "EPERM", "EPERM", "ok", "ok", "1 1"]);
+  });
+
   test("two containers share no namespace, no id and no disk", async () => {
     await using first = await host.create();
     await using second = await host.create();

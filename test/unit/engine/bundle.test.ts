@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { createBundle, type BundleOptions } from "../../../src/engine/oci/bundle.ts";
+import type { SeccompArgument } from "../../../src/engine/oci/seccomp-conditions.ts";
 import { createSeccompProfile } from "../../../src/engine/oci/seccomp.ts";
 
 const OPTIONS: BundleOptions = {
@@ -156,6 +157,57 @@ describe("the system call filter", () => {
         [2, 0, "SCMP_CMP_EQ"],
       ],
     ]);
+  });
+
+  /** What the filter answers to a call with these arguments, as the kernel sees them. */
+  function answer(name: string, ...given: readonly bigint[]): string {
+    const meets = ({ index, value, valueTwo = 0, op }: SeccompArgument) => {
+      const argument = given[index] ?? 0n;
+      if (op === "SCMP_CMP_MASKED_EQ") return (argument & BigInt(value)) === BigInt(valueTwo);
+      return (argument === BigInt(value)) === (op === "SCMP_CMP_EQ");
+    };
+    const found = rulesFor(name).filter(({ args = [] }) => args.every((each) => meets(each)));
+    const answers = new Set(found.map(({ action, errnoRet }) => `${action} ${errnoRet ?? ""}`));
+    // Which of two rules holds, a library decides.
+    expect(answers.size).toBeLessThanOrEqual(1);
+    return [...answers][0]?.replace("SCMP_ACT_", "").trim() ?? "ERRNO 1";
+  }
+
+  const WIDE = 2n ** 32n;
+
+  test("gives no huge pages, which no limit counts", () => {
+    const cases = { mmap: [0x40000n, 3], memfd_create: [0x4n, 1], shmget: [0x800n, 2] } as const;
+    for (const [name, [flag, index]] of Object.entries(cases)) {
+      const call = (flags: bigint) =>
+        answer(name, ...Array.from({ length: index + 1 }, () => flags));
+      expect([call(0n), call(0x22n), call(WIDE)]).toEqual(["ALLOW", "ALLOW", "ALLOW"]);
+      expect([call(flag), call(flag + 1n), call(WIDE + flag)]).toEqual(
+        Array.from({ length: 3 }, () => "ERRNO 12"),
+      );
+    }
+  });
+
+  test("keeps the limit of core dumps, and tells who sets it that it is set", () => {
+    for (const core of [4n, WIDE + 4n]) {
+      expect(answer("setrlimit", core, 1n)).toBe("ERRNO 0");
+      expect(answer("prlimit64", 0n, core, 1n)).toBe("ERRNO 0");
+      expect(answer("prlimit64", 0n, core, 0n, 1n)).toBe("ALLOW");
+    }
+    for (const other of [0n, 3n, 5n, 7n, 12n, 15n, WIDE]) {
+      expect(answer("setrlimit", other, 1n)).toBe("ALLOW");
+      expect(answer("prlimit64", 0n, other, 1n)).toBe("ALLOW");
+    }
+  });
+
+  test("gives sockets no filters, and every other option", () => {
+    for (const option of Array.from({ length: 300 }, (_, index) => BigInt(index))) {
+      const expected = option === 26n || option === 51n ? "ERRNO 1" : "ALLOW";
+      expect([option, answer("setsockopt", 3n, 1n, option)]).toEqual([option, expected]);
+      expect(answer("setsockopt", 3n, WIDE + 1n, WIDE + option)).toBe(expected);
+      for (const level of [0n, 6n, 17n, 41n]) {
+        expect(answer("setsockopt", 3n, level, option)).toBe("ALLOW");
+      }
+    }
   });
 
   test("names no call twice", () => {
