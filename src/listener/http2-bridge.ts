@@ -169,7 +169,9 @@ function forward(
   });
   // The first byte of a body may come later than a head may take, or after the reply has begun.
   if (!stream.endAfterHeaders) call.flushHeaders();
-  stream.pipe(call);
+  stream.pipe(call, { end: false });
+  // A stream that is reset ends too: what came of its body would look whole.
+  stream.once("end", () => (stream.closed ? call.destroy() : call.end()));
 }
 
 /**
