@@ -33,7 +33,8 @@ def test_sync():
         for language, code in (("javascript", "3 + 4"), ("js", "7"), ("typescript", "7 as number"), ("ts", "7")):
             assert sandbox.run_code(code, language=language, **LIMIT).text == "7"
         assert sandbox.run_code("echo 7", language="bash", **LIMIT).logs.stdout == ["7\n"]
-        assert "number of items" in sandbox.run_code("len?", **LIMIT).text
+        shown = sandbox.run_code("len?", **LIMIT).results
+        assert ["number of items" in result.text for result in shown] == [True]
         assert sandbox.run_code("import os; os.environ['OF_SANDBOX']", **LIMIT).text == "one"
         assert sandbox.run_code("os.environ['A']", envs={"A": "b"}, **LIMIT).text == "b"
         context = sandbox.create_code_context(cwd="/tmp", language="python", request_timeout=60)

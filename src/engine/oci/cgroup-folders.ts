@@ -14,7 +14,8 @@ import type { Cgroup } from "./process-group.ts";
 
 /** Freezing waits for tasks that are inside the kernel, for instance writing to a slow disk. */
 const FREEZE_TIMEOUT_MS = 5_000;
-const KILL_TIMEOUT_MS = 5_000;
+/** The kernel ends a task when its call returns; on a machine under load a crowd of them takes longer. */
+const KILL_TIMEOUT_MS = 30_000;
 const REMOVE_TIMEOUT_MS = 2_000;
 const POLL_MS = 2;
 /** Another instance may take the empty parent away between two of our calls. */
