@@ -25,6 +25,19 @@ const FAMILY_INET = 2;
 const FAMILY_INET6 = 10;
 const FAMILY_NETLINK = 16;
 const NETLINK_ROUTE = 0;
+const STREAM = 1;
+const DATAGRAM = 2;
+/** Beside flags. */
+const TYPE_MASK = 0xf;
+/** TCP, UDP and ping over IPv4 and IPv6: family, type and protocols, of which 0 is the usual one. */
+const INTERNET = [
+  [FAMILY_INET, STREAM, [0, 6]],
+  [FAMILY_INET, DATAGRAM, [0, 17, 1]],
+  [FAMILY_INET6, STREAM, [0, 6]],
+  [FAMILY_INET6, DATAGRAM, [0, 17, 58]],
+] as const;
+/** MPTCP is tried by programs that do without. */
+const PROTOCOL_MPTCP = 262;
 /** Types a character into a terminal as if its user had: what a program left behind could do. */
 const TIOCSTI = 0x5412;
 /** Flags that ask for huge pages. No memory limit counts these, of which the machine has a fixed number. */
@@ -100,7 +113,7 @@ const ALLOWED = {
     timer_create timer_delete timer_getoverrun timer_gettime timer_settime`),
   sockets: words(`
     accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg
-    recvmsg sendmmsg sendmsg sendto shutdown socketpair`),
+    recvmsg sendmmsg sendmsg sendto shutdown`),
   exchange: words(`
     mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv
     msgsnd semctl semget semop semtimedop shmat shmctl shmdt`),
@@ -138,11 +151,7 @@ function processRules(): SeccompRule[] {
     },
     // Its flags lie in memory where no filter can see them; libc falls back to clone on ENOSYS.
     { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
-    ...PERSONALITIES.map((value) => ({
-      names: ["personality"],
-      action: "SCMP_ACT_ALLOW" as const,
-      args: [{ index: 0, value, op: "SCMP_CMP_EQ" as const }],
-    })),
+    ...PERSONALITIES.map((value) => allow("personality", equals(0, value))),
   ];
 }
 
@@ -171,7 +180,7 @@ function coreRules(): SeccompRule[] {
     ...differing(0, [RLIMIT_CORE]).map((argument) => allow("setrlimit", argument)),
     { names: ["setrlimit"], ...done, args: [isCore(0)] },
     ...differing(1, [RLIMIT_CORE]).map((argument) => allow("prlimit64", argument)),
-    allow("prlimit64", isCore(1), { index: 2, value: 0, op: "SCMP_CMP_EQ" }),
+    allow("prlimit64", isCore(1), equals(2, 0)),
     {
       names: ["prlimit64"],
       ...done,
@@ -193,30 +202,38 @@ function allow(name: string, ...args: readonly SeccompArgument[]): SeccompRule {
   return { names: [name], action: "SCMP_ACT_ALLOW", args };
 }
 
+/**
+ * For any other protocol, and any other family, the kernel would start a program of the machine, as
+ * root, that looks for a module with it: also for a pair, of which only UNIX has any.
+ */
 function socketRules(): SeccompRule[] {
+  const isUnix = equals(0, FAMILY_UNIX);
+  const isNetlink = equals(0, FAMILY_NETLINK);
+  const refuse = {
+    names: ["socket"],
+    action: "SCMP_ACT_ERRNO",
+    errnoRet: EPROTONOSUPPORT,
+  } as const;
   return [
-    ...[FAMILY_UNIX, FAMILY_INET, FAMILY_INET6].map((value) => ({
-      names: ["socket"],
-      action: "SCMP_ACT_ALLOW" as const,
-      args: [family(value)],
+    allow("socketpair", isUnix),
+    allow("socket", isUnix),
+    ...INTERNET.flatMap(([family, type, protocols]) =>
+      protocols.map((protocol) =>
+        allow("socket", equals(0, family), masked(1, TYPE_MASK, type), equals(2, protocol)),
+      ),
+    ),
+    ...[FAMILY_INET, FAMILY_INET6].map((family) => ({
+      ...refuse,
+      args: [equals(0, family), masked(1, TYPE_MASK, STREAM), equals(2, PROTOCOL_MPTCP)],
     })),
-    {
-      names: ["socket"],
-      action: "SCMP_ACT_ALLOW",
-      args: [family(FAMILY_NETLINK), { index: 2, value: NETLINK_ROUTE, op: "SCMP_CMP_EQ" }],
-    },
-    {
-      // PAM and sudo end on EPERM from the audit socket; this one they take for "no audit here".
-      names: ["socket"],
-      action: "SCMP_ACT_ERRNO",
-      errnoRet: EPROTONOSUPPORT,
-      args: [family(FAMILY_NETLINK), { index: 2, value: NETLINK_ROUTE, op: "SCMP_CMP_NE" }],
-    },
+    allow("socket", isNetlink, equals(2, NETLINK_ROUTE)),
+    // PAM and sudo end on EPERM from the audit socket; this one they take for "no audit here".
+    { ...refuse, args: [isNetlink, { index: 2, value: NETLINK_ROUTE, op: "SCMP_CMP_NE" }] },
   ];
 }
 
-function family(value: number): SeccompArgument {
-  return { index: 0, value, op: "SCMP_CMP_EQ" };
+function equals(index: number, value: number): SeccompArgument {
+  return { index, value, op: "SCMP_CMP_EQ" };
 }
 
 function words(text: string): string[] {

@@ -144,21 +144,6 @@ describe("the system call filter", () => {
     expect(rulesFor("io_submit")).toEqual([]);
   });
 
-  test("opens sockets of four families", () => {
-    const allowed = rulesFor("socket").filter(({ action }) => action === "SCMP_ACT_ALLOW");
-    expect(
-      allowed.map(({ args }) => args?.map(({ index, value, op }) => [index, value, op])),
-    ).toEqual([
-      [[0, 1, "SCMP_CMP_EQ"]],
-      [[0, 2, "SCMP_CMP_EQ"]],
-      [[0, 10, "SCMP_CMP_EQ"]],
-      [
-        [0, 16, "SCMP_CMP_EQ"],
-        [2, 0, "SCMP_CMP_EQ"],
-      ],
-    ]);
-  });
-
   /** What the filter answers to a call with these arguments, as the kernel sees them. */
   function answer(name: string, ...given: readonly bigint[]): string {
     const meets = ({ index, value, valueTwo = 0, op }: SeccompArgument) => {
@@ -174,6 +159,32 @@ describe("the system call filter", () => {
   }
 
   const WIDE = 2n ** 32n;
+
+  test("opens sockets of TCP, UDP and ping, of UNIX and netlink route, and pairs of UNIX", () => {
+    const families = Array.from({ length: 46 }, (_, family) => BigInt(family));
+    const protocols = [0n, 1n, 2n, 6n, 17n, 33n, 58n, 115n, 132n, 136n, 255n, 262n];
+    const calls = families.flatMap((family) =>
+      [1n, 2n, 3n, 5n, 10n].flatMap((type) =>
+        protocols.map((protocol) => [family, type, protocol] as const),
+      ),
+    );
+    const open = calls
+      .filter((call) => answer("socket", ...call) === "ALLOW")
+      .map((call) => call.join(" "));
+    const ofInternet = open.filter((name) => !/^(?:1|16) /.test(name));
+    const [v4, v6] = [
+      ["2 1 0", "2 1 6", "2 2 0", "2 2 1", "2 2 17"],
+      ["10 1 0", "10 1 6", "10 2 0", "10 2 17", "10 2 58"],
+    ];
+    expect(ofInternet).toEqual([...v4, ...v6]);
+    expect(open.filter((name) => name.startsWith("16 ") && !name.endsWith(" 0"))).toEqual([]);
+    // With its flags, as programs ask for it; PAM and sudo, and who tries MPTCP, are told so.
+    expect(answer("socket", 2n, 0x80801n, 6n)).toBe("ALLOW");
+    expect(answer("socket", 16n, 3n, 9n)).toBe("ERRNO 93");
+    expect(answer("socket", 10n, 0x80001n, 262n)).toBe("ERRNO 93");
+    const pairs = families.filter((family) => answer("socketpair", family, 1n, 0n) === "ALLOW");
+    expect(pairs).toEqual([1n]);
+  });
 
   test("gives no huge pages, which no limit counts", () => {
     const cases = { mmap: [0x40000n, 3], memfd_create: [0x4n, 1], shmget: [0x800n, 2] } as const;
