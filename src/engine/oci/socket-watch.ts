@@ -85,12 +85,19 @@ function readFreeShare(): number {
 export function heldBySockets(folder: string): number {
   const used = /^sockets: used (\d+)$/m.exec(readTable(`${folder}/sockstat`))?.[1];
   const least = Number(used ?? 0) * SOCKET_BYTES;
-  // Tables as long as that take a while to read.
+  // Tables as long as that take a while to read, and those of few sockets cannot have too much.
   if (least > MAX_HELD_BYTES) return least;
+  if (used !== undefined && Number(used) * readLargestSocket() <= MAX_HELD_BYTES) return least;
   return TABLES.reduce((sum, [name, bytesOf]) => {
     const [, ...lines] = readTable(`${folder}/${name}`).split("\n");
     return lines.reduce((held, line) => held + bytesOf(line), sum);
   }, least);
+}
+
+/** The kernel doubles what a program asks for, and lets one more message wait. */
+function readLargestSocket(): number {
+  const most = readKernelFile("/proc/sys/net/core/rmem_max");
+  return most === undefined ? Infinity : 3 * Number(most);
 }
 
 /** Empty where the process has ended, or the kernel has no such sockets. */

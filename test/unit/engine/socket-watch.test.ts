@@ -47,3 +47,8 @@ test("tables of very many sockets are not read", async () => {
   const held = await heldIn({ sockstat: "sockets: used 100000\n", netlink: NETLINK });
   expect(held).toBe(100_000 * SOCKET_BYTES);
 });
+
+test("tables of no sockets are not read", async () => {
+  const held = await heldIn({ sockstat: "sockets: used 0\n", netlink: NETLINK });
+  expect(held).toBe(0);
+});
