@@ -221,7 +221,7 @@ async function runCell(cell) {
     const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
     // It was interrupted, and another one runs.
     if (!isRunning(cell)) return undefined;
-    if (exceptionDetails !== undefined) return toError(exceptionDetails);
+    if (exceptionDetails !== undefined) return await toError(exceptionDetails, call);
     const { objectId } = result;
     const told = await call("Runtime.callFunctionOn", {
       functionDeclaration: `function (value) { this[Symbol.for("sandbox.kernel")].tell(value); }`,
@@ -230,7 +230,7 @@ async function runCell(cell) {
       arguments: [objectId === undefined ? plainArgument(result) : { objectId }],
       objectGroup,
     });
-    return told.exceptionDetails && toError(told.exceptionDetails);
+    return told.exceptionDetails && (await toError(told.exceptionDetails, call));
   } catch (error) {
     return toFailure(error);
   } finally {

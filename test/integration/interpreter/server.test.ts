@@ -93,6 +93,28 @@ test("an error has its name, its value and its place", async () => {
   });
 });
 
+test("an error has its causes, of which none is code", async () => {
+  const code = `const first = new Error("why", { cause: "at last" });
+    Object.defineProperty(first, "stack", { value: "Error: why" });
+    const second = Object.assign(new Error("how"), { stack: "Error: how", cause: first });
+    const lone = new Error("alone");
+    Object.defineProperty(lone, "cause", { get() { console.log("read"); } });
+    first.loop = second;
+    throw new Error("what", { cause: second });`;
+  const lines = await server.run(code, { language: "js" });
+  expect(lines.find(({ type }) => type === "error")?.["traceback"]).toMatch(
+    /^Error: what\n {4}at <anonymous>:7:11\n\[cause\]: Error: how\n\[cause\]: Error: why\n\[cause\]: at last$/,
+  );
+  const round = await server.run("const e = new Error('a'); e.cause = e; throw e", {
+    language: "js",
+  });
+  expect(
+    String(round.find(({ type }) => type === "error")?.["traceback"]).split("[cause]"),
+  ).toHaveLength(9);
+  const getter = await server.run("throw lone", { language: "js" });
+  expect(textOf(getter, "stdout")).toBe("");
+});
+
 test("bash keeps variables, functions and its directory, and tells an exit status", async () => {
   await server.run('x=3; f() { echo "f $x"; }; cd /tmp', { language: "bash" });
   const lines = await server.run("f; pwd; false", { language: "bash" });
