@@ -43,7 +43,15 @@ for match; do
   case $match in */) ;; *) [ ! -L "$match" ] || found=$(dirname -- "$match") ;; esac
   case $(readlink -f -- "$found")/ in "$root"/*) ;; *) leads_out ;; esac
 done
-case $owner in *:*) ;; *) owner=$owner:$owner ;; esac
+case $owner in
+*:*) ;;
+*[!0-9]*)
+  # The group of the same name, else that of the account.
+  awk -F: -v name="$owner" '$1 == name { found = 1 } END { exit !found }' /etc/group &&
+    owner=$owner:$owner || owner=$owner:$(id -g -- "$owner")
+  ;;
+*) owner=$owner:$owner ;;
+esac
 chown -hR -- "$owner" "$@"
 [ -z "$mode" ] || find -P "$@" -type f -exec chmod -- "$mode" {} +
 into() {
@@ -62,7 +70,7 @@ for match; do
       tar -C "$match" -cf - . |
         tar -C "$target" -xpf - --same-owner --no-overwrite-dir --keep-directory-symlink
     else
-      cp -a "$match/." "$target/"
+      cp -af "$match/." "$target/"
     fi
     continue
   fi

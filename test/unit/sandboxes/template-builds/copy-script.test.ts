@@ -1,7 +1,7 @@
 /** The program of COPY steps, run on this machine: which sources it takes, and which lead out. */
 
 import { execFile } from "node:child_process";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -59,3 +59,22 @@ test.for([
 ] as const)("of the source %s", async ([source, expected]) => {
   expect(await copy(source)).toEqual(expected);
 });
+
+test.runIf(process.getuid?.() === 0).for(["nobody", "root", "12345", "nobody:root"])(
+  "files of the owner %s",
+  async (owner) => {
+    await using folder = await makeTempFolder();
+    const archive = join(folder.path, "archive.tar");
+    await writeFile(archive, tar(file("a")));
+    const target = join(folder.path, "a");
+    await run("bash", ["-c", COPY_SCRIPT, "copy", archive, "a", target, owner, ""]);
+    const [user = "", group] = owner.split(":");
+    const idOf = async (kind: string, name: string) =>
+      /^[0-9]+$/.test(name) ? Number(name) : Number((await run("id", [kind, name])).stdout);
+    const { uid, gid } = await stat(target);
+    expect({ uid, gid }).toEqual({
+      uid: await idOf("-u", user),
+      gid: await idOf("-g", group ?? user),
+    });
+  },
+);
