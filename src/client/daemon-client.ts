@@ -24,7 +24,12 @@ export interface DaemonClient extends Pick<Sandbox, "process">, AsyncDisposable 
    * Writes a file of any size as it is read.
    * @throws SandboxError with the daemon's code.
    */
-  sendFile(path: string, content: Readable, options: Required<CallOptions>): Promise<void>;
+  sendFile(path: string, content: Readable, options: SendOptions): Promise<void>;
+}
+
+interface SendOptions extends Required<CallOptions> {
+  /** Whether the content is compressed by gzip, and the file is not to be. */
+  readonly isGzip: boolean;
 }
 
 /** A few streams and a call beside them. */
@@ -54,12 +59,16 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
   const { process } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
   return {
     process,
-    async sendFile(path, content, { user, signal }) {
+    async sendFile(path, content, { user, signal, isGzip }) {
       const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
       const reply = await request(`${ORIGIN}/files?${query.toString()}`, {
         dispatcher: pool,
         method: "POST",
-        headers: { ...accessHeaders(source), "content-type": "application/octet-stream" },
+        headers: {
+          ...accessHeaders(source),
+          "content-type": "application/octet-stream",
+          ...(isGzip && { "content-encoding": "gzip" }),
+        },
         body: content,
         signal,
         bodyTimeout: 0,

@@ -1,9 +1,10 @@
 /** One step of a build in its sandbox: what it runs there, and what holds after it. */
 
-import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
 import { posix } from "node:path";
 import type { DaemonClient } from "../../client/daemon-client.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { formOf } from "../../images/unpack.ts";
 import type { LineSink } from "./build-log.ts";
 import type { BuildStep } from "./build-request.ts";
 import { expandVariables } from "./expand.ts";
@@ -117,11 +118,19 @@ async function copyFiles({ args, filesHash = "" }: BuildStep, state: StepState, 
     throw new SandboxError("failed_precondition", `the files of ${cut(source)} were not uploaded`);
   }
   const archive = `/tmp/.files-${filesHash.slice(0, 32)}.tar`;
-  await io.daemon.sendFile(archive, createReadStream(path), { user: "root", signal: io.signal });
+  await sendArchive(io, path, archive);
   const target = posix.resolve(state.workdir, given) + (given.endsWith("/") ? "/" : "");
   const parameters = [archive, source, target, user, mode];
   const script = { args: ["-c", COPY_SCRIPT, "copy", ...parameters], user: "root", cwd: "/" };
   await runBash(io, script, `copy of ${cut(source)} to ${cut(given)}`);
+}
+
+/** Without its compression: not every tar knows it by itself, and some have no gzip beside them. */
+async function sendArchive({ daemon, signal }: StepIo, path: string, target: string) {
+  await using file = await open(path);
+  const isGzip = (await formOf(file)) === "gzip";
+  const content = file.createReadStream({ start: 0, autoClose: false });
+  await daemon.sendFile(target, content, { user: "root", signal, isGzip });
 }
 
 interface BashCall {

@@ -13,6 +13,7 @@ archive=$1 source=./$2 target=$3 owner=$4 mode=$5
 unpacked=$(mktemp -d /tmp/.copy-XXXXXXXXXX)
 trap 'rm -rf -- "$unpacked" "$archive"' EXIT
 tar -xf "$archive" -C "$unpacked" --no-same-owner -p
+rm -f -- "$archive"
 cd "$unpacked"
 root=$(pwd -P)
 set -- "$source"
