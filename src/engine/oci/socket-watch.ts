@@ -42,18 +42,26 @@ export function createSocketWatch(freeShare: () => number = readFreeShare): Sock
   const all = new Set<WatchedSockets>();
   let timer: NodeJS.Timeout | undefined;
 
-  function look(): void {
+  function lookAtAll(): void {
     if (freeShare() >= SCARCE_SHARE) return;
     const endMs = performance.now() + MAX_LOOK_MS;
     const turn = [...all];
     for (const watched of turn) {
       if (performance.now() > endMs) return;
       // To the end: the others come before it at the next look.
-      all.delete(watched);
+      if (!all.delete(watched)) continue;
       all.add(watched);
       const { pid, end } = watched;
       const first = pid();
       if (first !== undefined && heldBySockets(`/proc/${first}/net`) > MAX_HELD_BYTES) end();
+    }
+  }
+
+  function look(): void {
+    try {
+      lookAtAll();
+    } catch {
+      // Without descriptors nothing of the kernel can be read; the next look may find some.
     }
   }
 

@@ -3,7 +3,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
+import { createSocketWatch, heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const SOCKET_BYTES = 4096;
@@ -51,4 +51,18 @@ test("tables of very many sockets are not read", async () => {
 test("tables of no sockets are not read", async () => {
   const held = await heldIn({ sockstat: "sockets: used 0\n", netlink: NETLINK });
   expect(held).toBe(0);
+});
+
+test("a look that fails ends nothing, and the next one comes", async () => {
+  const looks = Promise.withResolvers<void>();
+  let count = 0;
+  const watch = createSocketWatch(() => {
+    count += 1;
+    if (count === 2) looks.resolve();
+    throw new Error("no descriptor");
+  });
+  let ends = 0;
+  using _ = watch.add({ pid: () => 1, end: () => (ends += 1) });
+  await looks.promise;
+  expect(ends).toBe(0);
 });
