@@ -104,8 +104,10 @@ export function heldBySockets(folder: string): number {
 
 /** The kernel doubles what a program asks for, and lets one more message wait. */
 function readLargestSocket(): number {
-  const most = readKernelFile("/proc/sys/net/core/rmem_max");
-  return most === undefined ? Infinity : 3 * Number(most);
+  const most = ["rmem_max", "wmem_max"].map((name) =>
+    Number(readKernelFile(`/proc/sys/net/core/${name}`) ?? Infinity),
+  );
+  return 3 * Math.max(...most);
 }
 
 /** Empty where the process has ended, or the kernel has no such sockets. */
