@@ -165,7 +165,8 @@ test("keys act on the job in front, and the shell goes on", async () => {
   await expect.poll(session.screen).toContain("\r\ntwo\r\n");
   await session.type("\x1a");
   await expect.poll(session.screen).toContain("Stopped");
-  await session.type("kill -9 %1; wait; echo do''ne\n");
+  // `wait` alone waits for no job that has stopped, and the shell does not end while it has one.
+  await session.type("kill -9 %1; wait -f %1; echo do''ne\n");
   await expect.poll(session.screen).toContain("done");
   await session.type("\x04");
   expect((await session.ended).end.exitCode).toBe(0);
