@@ -3,13 +3,11 @@
 import { once } from "node:events";
 import { connect, type ClientHttp2Session } from "node:http2";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createSilentLog } from "../../src/common/log.ts";
-import { createTlsServer } from "../../src/listener/tls.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { createTestTlsServer } from "../support/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
-const MINUTE_MS = 60_000;
 const STREAMS = 100;
 
 let certificate: TestCertificate;
@@ -20,16 +18,7 @@ afterAll(async () => certificate[Symbol.asyncDispose]());
 
 /** A server whose replies have a head, and break off at once. */
 function startServer() {
-  const { server } = createTlsServer({
-    http: {
-      maxHeaderSize: 16_384,
-      requestTimeout: 0,
-      headersTimeout: MINUTE_MS,
-      keepAliveTimeout: MINUTE_MS,
-    },
-    identity: certificate.identity,
-    log: createSilentLog(),
-  });
+  const server = createTestTlsServer(certificate.identity);
   server.on("request", (_request, response) => {
     response.writeHead(200, { "content-length": 50 }).flushHeaders();
     response.destroy();

@@ -3,13 +3,11 @@
 import { once } from "node:events";
 import { connect, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createSilentLog } from "../../src/common/log.ts";
-import { createTlsServer } from "../../src/listener/tls.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { createTestTlsServer } from "../support/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
-const MINUTE_MS = 60_000;
 const STREAMS = 20;
 const SENT = "x".repeat(1_000);
 
@@ -28,16 +26,7 @@ const ENDINGS: readonly { readonly by: string; readonly ends: string; readonly e
 ];
 
 test.for(ENDINGS)("a body that ends by $by is $ends", async ({ ends, end }) => {
-  const { server } = createTlsServer({
-    http: {
-      maxHeaderSize: 16_384,
-      requestTimeout: 0,
-      headersTimeout: MINUTE_MS,
-      keepAliveTimeout: MINUTE_MS,
-    },
-    identity: certificate.identity,
-    log: createSilentLog(),
-  });
+  const server = createTestTlsServer(certificate.identity);
   const begun = Promise.withResolvers<void>();
   const over = Promise.withResolvers<void>();
   const seen: string[] = [];

@@ -5,10 +5,9 @@ import type { Server } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createSilentLog } from "../../src/common/log.ts";
-import { createTlsServer } from "../../src/listener/tls.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { createTestTlsServer } from "../support/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
 const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -28,16 +27,7 @@ afterAll(async () => certificate[Symbol.asyncDispose]());
 
 /** A server that answers each request in the end; how long it waits for one is the test's choice. */
 async function startServer(times: { readonly firstMs: number; readonly laterMs: number }) {
-  const { server } = createTlsServer({
-    http: {
-      maxHeaderSize: 16_384,
-      requestTimeout: 0,
-      headersTimeout: times.firstMs,
-      keepAliveTimeout: times.laterMs,
-    },
-    identity: certificate.identity,
-    log: createSilentLog(),
-  });
+  const server = createTestTlsServer(certificate.identity, times);
   server.on("request", (_request, response) => {
     response.write("begun");
     setTimeout(() => response.end(), LONGER * times.laterMs);
