@@ -20,13 +20,21 @@ export function createIdleMemory(): IdleMemory {
       clearTimeout(timer);
       return () => {
         running -= 1;
-        if (running > 0) return;
-        timer = setTimeout(collectGarbage, IDLE_MS);
-        timer.unref();
+        if (running === 0) wait();
       };
     },
     now: collectGarbage,
   };
+
+  function wait(): void {
+    const dueMs = performance.now() + IDLE_MS;
+    timer = setTimeout(() => {
+      // So late only after a freeze: the service that thawed it waits for an answer.
+      if (performance.now() > dueMs + IDLE_MS) wait();
+      else collectGarbage();
+    }, IDLE_MS);
+    timer.unref();
+  }
 }
 
 /**

@@ -12,7 +12,7 @@ import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
-import { idleDaemon, initDaemon, toInit, toSpec } from "./boot.ts";
+import { initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
 import {
   recordIntent,
@@ -24,6 +24,7 @@ import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { hasCommands, startTemplateService } from "./start-command.ts";
+import { warmUp } from "./warm-up.ts";
 
 /** A new one is begun after this much time without a start and without a look-up of a sandbox. */
 const QUIET_MS = 100;
@@ -235,11 +236,12 @@ async function startOne(
   try {
     const spec = toSpec(context, record, resolved.build);
     container = await context.engine.create(spec, signal);
-    await initDaemon(container, toFirstInit(context, record, resolved.build), signal);
+    const init = toFirstInit(context, record, resolved.build);
+    await initDaemon(container, init, signal);
     const isServing = hasCommands(resolved.build);
     const sandbox = { container, record, build: resolved.build };
     if (isServing) await startTemplateService(context, sandbox, signal);
-    else await idleDaemon(container, signal);
+    else await warmUp(context, { container, record, init }, signal);
     await container.pause();
     await step("pool.frozen");
     signal.throwIfAborted();
@@ -255,9 +257,8 @@ async function startOne(
 }
 
 /**
- * The daemon is told its sandbox before its time: the commands of a template run through it, and what
- * runs for the first time takes half of a claim. The claim tells it anew, and counts as newer even if
- * the clock was set back.
+ * The daemon is told its sandbox before its time: what then runs in it needs that. The claim tells it
+ * anew, and counts as newer even if the clock was set back.
  */
 function toFirstInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
   return { ...toInit(context, record, build), timestamp: undefined };
