@@ -19,6 +19,7 @@ import { tarFault } from "./tar-fields.ts";
 import { readTar, type TarEntry } from "./tar.ts";
 import { createTree, type Metadata, type Tree } from "./tree.ts";
 import { writeTree } from "./write-tree.ts";
+import { isZstd, splitFrames } from "./zstd-frames.ts";
 
 const DEFAULT_LIMITS: ImageLimits = {
   maxBytes: 20 * 1024 ** 3,
@@ -148,22 +149,24 @@ type Form = "gzip" | "zstd" | "plain";
 /** By its first bytes: what a descriptor calls it is only a claim. */
 export async function formOf(file: FileHandle): Promise<Form> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
-  const head = buffer.toString("hex", 0, bytesRead);
-  if (head.startsWith("1f8b")) return "gzip";
-  return head === "28b52ffd" ? "zstd" : "plain";
+  const head = buffer.subarray(0, bytesRead);
+  if (head.toString("hex").startsWith("1f8b")) return "gzip";
+  return isZstd(head) ? "zstd" : "plain";
 }
 
 function inflate(file: FileHandle, form: Form, signal: AbortSignal): Transform {
   const source = file.createReadStream({ start: 0, highWaterMark: READ_BYTES, autoClose: false });
-  const target =
-    form === "gzip"
-      ? createGunzip({ chunkSize: READ_BYTES })
-      : form === "zstd"
-        ? createZstdDecompress({ chunkSize: READ_BYTES })
-        : new PassThrough({ highWaterMark: READ_BYTES });
+  const target = decompressorOf(form);
+  const parts = form === "zstd" ? splitFrames(source) : source;
   // Its end and its failure are those of the target, which is read to its end or destroyed.
-  pipeline(source, target, { signal }).catch(() => undefined);
+  pipeline(parts, target, { signal }).catch(() => undefined);
   return target;
+}
+
+function decompressorOf(form: Form): Transform {
+  if (form === "gzip") return createGunzip({ chunkSize: READ_BYTES });
+  if (form === "zstd") return createZstdDecompress({ chunkSize: READ_BYTES });
+  return new PassThrough({ highWaterMark: READ_BYTES });
 }
 
 async function* bounded(
