@@ -18,7 +18,10 @@ import {
 } from "./namespace.ts";
 import { lines, uplinkAddresses, type Uplink } from "./router-rules.ts";
 
-/** This table says which link forwards because of us, and keeps it from forwarding for others. */
+/**
+ * This table says which links forward because of us, and keeps them from forwarding for others. They are
+ * several where the default route has moved.
+ */
 const FORWARDING_TABLE = "sandbox_mcp_forwarding";
 /** Another instance may begin or end at the same moment; the last check decides. */
 const MAX_ROUNDS = 5;
@@ -65,15 +68,11 @@ async function switchOn(outside: NetworkPath): Promise<void> {
   if ((await readSetting(outside, forwardingPath(link))) === "1") return;
   await applyRules(
     outside,
-    `add table inet ${FORWARDING_TABLE}
-delete table inet ${FORWARDING_TABLE}
-table inet ${FORWARDING_TABLE} {
-  chain forward {
-    type filter hook forward priority -20; policy accept;
-    iifname "${link}" oifname != "sbm*" drop
-  }
-}
-`,
+    lines([
+      `add table inet ${FORWARDING_TABLE}`,
+      `add chain inet ${FORWARDING_TABLE} forward { type filter hook forward priority -20; policy accept; }`,
+      `add rule inet ${FORWARDING_TABLE} forward iifname "${link}" oifname != "sbm*" drop`,
+    ]),
   );
   await writeSettings(outside, [[forwardingPath(link), "1"]]);
 }
@@ -81,10 +80,13 @@ table inet ${FORWARDING_TABLE} {
 async function switchOff(outside: NetworkPath): Promise<void> {
   if (!(await listTables(outside)).includes(FORWARDING_TABLE)) return;
   const text = await readTable(outside, FORWARDING_TABLE);
-  const link = /iifname "([^"/]+)"/.exec(text)?.[1];
-  if (link !== undefined && (await listLinks(outside)).includes(link)) {
-    await writeSettings(outside, [[forwardingPath(link), "0"]]);
-  }
+  const forwarding = [...text.matchAll(/iifname "([^"/]+)"/g)].map(([, name = ""]) => name);
+  const there = await listLinks(outside);
+  const off = forwarding.filter((name) => there.includes(name));
+  await writeSettings(
+    outside,
+    off.map((name) => [forwardingPath(name), "0"]),
+  );
   await applyRules(
     outside,
     `add table inet ${FORWARDING_TABLE}\ndelete table inet ${FORWARDING_TABLE}\n`,
