@@ -15,6 +15,7 @@ export interface RunnerTask {
   readonly team: string;
   /** From the moment at which it runs. */
   readonly limitMs: number;
+  /** Never throws. */
   onWait(): void;
   /** Why it is not wanted any more, which another process may have caused; undefined while it is. */
   findFault(): string | undefined;

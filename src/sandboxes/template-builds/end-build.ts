@@ -5,6 +5,7 @@ import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { requireTagPlace } from "../template-tags.ts";
 import { resolveImage } from "./base-image.ts";
 import type { BuildLog } from "./build-log.ts";
@@ -44,7 +45,7 @@ export async function endBuild(
     outcome = "fault";
     context.log.debug({ op: "template.build", buildId, templateId, err: error }, "build failed");
     await undoBuild(context, buildId);
-    fail(context, { record, log, signal: facts.signal }, error);
+    await fail(context, { record, log, signal: facts.signal }, error);
   }
   const durationMs = Math.round(performance.now() - beganMs);
   context.log.info(
@@ -91,24 +92,29 @@ function limitsOfSetup({ setup }: BuildRecord) {
   return { ...(cpus !== undefined && { cpus }), ...(memoryMb !== undefined && { memoryMb }) };
 }
 
-function fail(
+/** A build may fail because the disk is full, which also its end needs: it is recorded when it can be. */
+async function fail(
   context: BuildsContext,
   { record, log, signal }: { record: TemplateBuildRecord; log: BuildLog; signal: AbortSignal },
   error: unknown,
-): void {
+): Promise<void> {
   const { store, clock } = context;
+  const { buildId } = record;
   const failed = error instanceof StepFailure ? error.step : "finalize";
   const cause = error instanceof StepFailure ? error.cause : error;
   const isClosing = context.closing.aborted;
   const message = isClosing ? SERVICE_ENDED : reasonOf(signal.aborted ? signal.reason : cause);
   const nowMs = clock.now();
-  store.transaction(() => {
+  let isNoted = false;
+  const end = (): void => {
     // A template that was removed takes its builds with it, and what they said since.
-    if (store.templateBuilds.get(record.buildId) === undefined) {
-      store.buildLines.remove(record.buildId);
+    if (store.templateBuilds.get(buildId) === undefined) {
+      store.buildLines.remove(buildId);
       return;
     }
-    log.note(failed, message, "error");
+    // The lines are in a database of their own: a state that is not written leaves its line.
+    if (!isNoted) log.note(failed, message, "error");
+    isNoted = true;
     store.templateBuilds.put({
       ...record,
       status: "error",
@@ -116,7 +122,8 @@ function fail(
       finishedAtMs: nowMs,
       reason: { message, step: failed },
     });
-  });
+  };
+  await cleanUpOrRetry(context, `end of build ${buildId}`, async () => store.transaction(end));
 }
 
 /** What is ours to tell: the faults of the steps, not those of the service. */

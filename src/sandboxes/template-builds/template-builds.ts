@@ -222,7 +222,14 @@ async function startBuild(
     templateId: template.templateId,
     team: context.team,
     limitMs: BUILD_LIMIT_MS,
-    onWait: () => log.note("base", "waiting for another build to end"),
+    onWait() {
+      try {
+        log.note("base", "waiting for another build to end");
+      } catch (error) {
+        // It is on record as begun, and runs also where the line has no space.
+        context.log.warn({ op: "template.build", buildId, err: error }, "a line of a build is lost");
+      }
+    },
     // `template remove` is a process of its own.
     findFault: () =>
       store.templates.get(template.templateId) === undefined ? TEMPLATE_REMOVED : undefined,

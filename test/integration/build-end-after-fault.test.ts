@@ -1,0 +1,77 @@
+/** Builds of which a line or the end cannot be recorded at first, as on a full disk: they end. */
+
+import { availableParallelism, userInfo } from "node:os";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { SandboxError } from "../../src/common/errors.ts";
+import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+
+const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;
+
+let service: TestService;
+beforeAll(async () => {
+  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
+  const builtIns = [{ name: "base", ...builtIn }];
+  service = await startTestService({ engine: createLayerEngine(), builtIns });
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+function request(name: string) {
+  const { builds } = service.embedded.sandboxes;
+  const wanted = { name, tags: [], cpus: undefined, memoryMb: undefined };
+  const { template, build } = builds.request(wanted);
+  const { templateId } = template;
+  const plan = (command: string): BuildPlan => ({
+    from: { kind: "template", reference: "base" },
+    force: false,
+    steps: [{ type: "RUN", args: [command], force: true }],
+    startCommand: undefined,
+    readyCommand: undefined,
+  });
+  return {
+    start: (command: string) => builds.start(templateId, build.buildId, plan(command)),
+    state: () => builds.status(templateId, build.buildId, FILTER).build.status,
+    reasons: () =>
+      builds
+        .lines(templateId, build.buildId, FILTER)
+        .filter(({ level }) => level === "error")
+        .map(({ message }) => message),
+  };
+}
+
+const full = () => {
+  throw new SandboxError("resource_exhausted", "database: no space left on the disk");
+};
+
+test("the end of a build is recorded when there is space again, and said once", async () => {
+  const { templateBuilds } = service.embedded.store;
+  const put = templateBuilds.put.bind(templateBuilds);
+  const refused = Promise.withResolvers<void>();
+  const refuse: typeof put = (record) => {
+    if (record.status !== "error") return put(record);
+    refused.resolve();
+    return full();
+  };
+  Object.assign(templateBuilds, { put: refuse });
+  const build = request("failing");
+  await build.start("exit 3");
+  await refused.promise;
+  Object.assign(templateBuilds, { put });
+  await expect.poll(build.state, { timeout: 10_000 }).toBe("error");
+  expect(build.reasons()).toEqual([expect.stringContaining("3")]);
+});
+
+test("a build that waits runs, even when it cannot say that it waits", async () => {
+  const { buildLines } = service.embedded.store;
+  const append = buildLines.append.bind(buildLines);
+  const names = Array.from({ length: availableParallelism() }, (_, index) => `long-${index}`);
+  for (const name of names) await request(name).start("sleep 2");
+  Object.assign(buildLines, { append: full });
+  const build = request("last");
+  const started = build.start("true");
+  await expect(started.finally(() => Object.assign(buildLines, { append }))).resolves.toBe(
+    undefined,
+  );
+  await expect.poll(build.state, { timeout: 20_000 }).toBe("ready");
+});
