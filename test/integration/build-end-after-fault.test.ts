@@ -17,18 +17,19 @@ beforeAll(async () => {
 });
 afterAll(() => service[Symbol.asyncDispose]());
 
+const plan = (command: string): BuildPlan => ({
+  from: { kind: "template", reference: "base" },
+  force: false,
+  steps: [{ type: "RUN", args: [command], force: true }],
+  startCommand: undefined,
+  readyCommand: undefined,
+});
+
 function request(name: string) {
   const { builds } = service.embedded.sandboxes;
   const wanted = { name, tags: [], cpus: undefined, memoryMb: undefined };
   const { template, build } = builds.request(wanted);
   const { templateId } = template;
-  const plan = (command: string): BuildPlan => ({
-    from: { kind: "template", reference: "base" },
-    force: false,
-    steps: [{ type: "RUN", args: [command], force: true }],
-    startCommand: undefined,
-    readyCommand: undefined,
-  });
   return {
     start: (command: string) => builds.start(templateId, build.buildId, plan(command)),
     state: () => builds.status(templateId, build.buildId, FILTER).build.status,

@@ -227,7 +227,10 @@ async function startBuild(
         log.note("base", "waiting for another build to end");
       } catch (error) {
         // It is on record as begun, and runs also where the line has no space.
-        context.log.warn({ op: "template.build", buildId, err: error }, "a line of a build is lost");
+        context.log.warn(
+          { op: "template.build", buildId, err: error },
+          "a line of a build is lost",
+        );
       }
     },
     // `template remove` is a process of its own.

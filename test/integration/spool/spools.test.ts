@@ -1,7 +1,7 @@
 /** Spools on the disk: whole by position, bounded with a gap that shows, owned, kept for a while. */
 
 import { createHash } from "node:crypto";
-import { mkdir, readdir, stat, truncate, utimes } from "node:fs/promises";
+import { mkdir, readdir, rm, stat, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
@@ -332,4 +332,18 @@ test("one process that takes all that its sandbox may have drops its own older o
   expect(await sizeOf(writer.place.folder)).toBeLessThan(7 * MIB);
   expect(writer.gap.end).toBeGreaterThan(20 * MIB);
   await writer.close(undefined);
+});
+
+test("a disk that takes no spool at first gets one later", async () => {
+  await using disk = await makeDisk();
+  await writeFile(disk.root, "");
+  const spools = disk.start();
+  const first = create(spools);
+  await write(first, bytesOf(10));
+  await expect(first.flush()).rejects.toThrow();
+  await rm(disk.root);
+  const second = create(spools);
+  await write(second, bytesOf(10));
+  await second.flush();
+  expect(await readAll(second.place.folder)).toEqual(bytesOf(10));
 });

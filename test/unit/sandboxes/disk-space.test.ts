@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { statfs } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { createCopyLedger, requireDiskSpace } from "../../../src/sandboxes/disk-space.ts";
+import { createCopyLedger, requireDiskSpace, toDiskFault } from "../../../src/sandboxes/disk-space.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a home that is gone is named, with what to do about it", async () => {
@@ -44,4 +44,14 @@ test("work that writes without a known end is ended before it takes what was pro
   await expect(copies.whileLeft(place, async () => "begun")).rejects.toMatchObject({
     code: "resource_exhausted",
   });
+});
+
+test("a fault of a disk that cannot be read keeps its cause, and what follows it is done", async () => {
+  const cause = new Error("the container did not start");
+  expect(await toDiskFault(cause, "/nonexistent/home/layers")).toMatchObject({
+    code: "unavailable",
+    message: "the home of the service was removed or renamed",
+  });
+  await using folder = await makeTempFolder();
+  expect(await toDiskFault(cause, folder.path)).toBe(cause);
 });
