@@ -62,10 +62,17 @@ function aboveReserve({ freeBytes, totalBytes }: HostSpace): number {
   return freeBytes - reserveOf(totalBytes);
 }
 
-/** The fault that a client can do something about, where a disk became full half way. */
+/**
+ * The fault that a client can do something about, where a disk became full half way or the home is
+ * gone. It never rejects: clean-up comes after it.
+ */
 export async function toDiskFault(error: unknown, path: string): Promise<unknown> {
-  const { freeBytes } = await readSpace(path);
-  return freeBytes < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
+  try {
+    const { freeBytes } = await readSpace(path);
+    return freeBytes < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
+  } catch (fault) {
+    return fault instanceof SandboxError ? fault : error;
+  }
 }
 
 /** @throws SandboxError resource_exhausted when less than the reserve is free. */

@@ -95,6 +95,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const quota = createQuota({ root, limits });
   let opening: Promise<AsyncDisposable> | undefined;
+  let hasWarned = false;
   let timer: NodeJS.Timeout | undefined;
 
   async function collect(): Promise<void> {
@@ -120,7 +121,10 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   /** Nothing is written without a lease, which shows that the owner lives. */
   async function requireOpen(): Promise<void> {
     opening ??= openRoot().catch((error: unknown) => {
-      log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
+      // A disk that is full now is not full for ever: the next spool tries it again.
+      opening = undefined;
+      if (!hasWarned) log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
+      hasWarned = true;
       throw error;
     });
     await opening;

@@ -46,7 +46,7 @@ test("work that writes without a known end is ended before it takes what was pro
   });
 });
 
-test("a fault of a disk that cannot be read keeps its cause, and what follows it is done", async () => {
+test("what failed on a disk that cannot be read is a fault, not a rejection", async () => {
   const cause = new Error("the container did not start");
   expect(await toDiskFault(cause, "/nonexistent/home/layers")).toMatchObject({
     code: "unavailable",
