@@ -23,7 +23,7 @@ import { listVolumeFolder } from "./list-volume.ts";
 import { VOLUME_OWNER_ID } from "./volume-disks.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
 import { toVolumeFault } from "./volume-faults.ts";
-import { findPlace, openFolderIn, pathIn, type Place } from "./volume-paths.ts";
+import { findPlace, openFolderIn, pathIn, splitPath, type Place } from "./volume-paths.ts";
 import { openVolumePlace, type OpenFile, type VolumePlace } from "./volume-place.ts";
 
 const FOLDER_MODE = 0o755;
@@ -191,7 +191,8 @@ async function makeFolder(root: string, path: string, entry: NewEntry): Promise<
 
 /** Makes the folders above a path that are missing; one that appears meanwhile is as good. */
 async function makeParents(root: string, path: string): Promise<void> {
-  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  // Before the first of them is made, for a path that is refused as a whole.
+  const names = splitPath(path);
   for (let count = 1; count < names.length; count += 1) {
     await at({ root, path: names.slice(0, count).join("/"), followsLast: true }, async (place) => {
       if (place.name === "") return;

@@ -63,8 +63,8 @@ export async function findPlace(
   throw new SandboxError("invalid_argument", "path has too many links");
 }
 
-/** @throws SandboxError invalid_argument */
-function splitPath(path: string): string[] {
+/** The names on a path. @throws SandboxError invalid_argument for what cannot be one */
+export function splitPath(path: string): string[] {
   if (path.includes("\0")) throw new SandboxError("invalid_argument", "path contains NUL");
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
     throw new SandboxError("invalid_argument", `path exceeds ${MAX_PATH_BYTES} bytes`);

@@ -229,6 +229,15 @@ describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
     },
   );
 
+  test.for([`/deep${"/d".repeat(300)}`, "/deep/a\0b/c", `/deep/${"n".repeat(5000)}/c`])(
+    "a path that cannot be one makes none of its folders",
+    async (path) => {
+      expect((await ask("POST dir", { query: { path, force: "true" } })).status).toBe(400);
+      expect((await put(path, "x", { force: "true" })).status).toBe(400);
+      expect((await ask("GET path", { query: { path: "/deep" } })).status).toBe(404);
+    },
+  );
+
   test("a pipe is never waited for, and times of any age are told", async () => {
     execFileSync("sh", ["-c", `mkfifo "$1"`, "sh", join(root, "pipe")]);
     await writeFile(join(root, "old"), "");

@@ -4,7 +4,11 @@ import { once } from "node:events";
 import { statfs } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { createCopyLedger, requireDiskSpace, toDiskFault } from "../../../src/sandboxes/disk-space.ts";
+import {
+  createCopyLedger,
+  requireDiskSpace,
+  toDiskFault,
+} from "../../../src/sandboxes/disk-space.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a home that is gone is named, with what to do about it", async () => {
