@@ -22,6 +22,7 @@ import {
 } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
+import type { ResolvedTemplate } from "./resolve-template.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { hasCommands, startTemplateService } from "./start-command.ts";
 import { warmUp } from "./warm-up.ts";
@@ -163,9 +164,8 @@ function startShare({ context, gate, barred }: Common, { template, size }: PoolS
   refill();
   return {
     take({ plan, spec }) {
-      const { buildId } = plan.resolved.build;
       const isOfTemplate = plan.options.template === template;
-      discardWhere((record) => isOfTemplate && record.buildId !== buildId);
+      discardWhere((record) => isOfTemplate && isOutdated(record, plan.resolved, context.team));
       const kind = kindOf(spec, plan.resolved.build);
       const warm = [...waiting].find((candidate) => candidate.kind === kind);
       if (warm === undefined) return undefined;
@@ -186,6 +186,17 @@ function startShare({ context, gate, barred }: Common, { template, size }: PoolS
       await Promise.all(ends);
     },
   };
+}
+
+/** Whether a create of the same reference shows that it means another build now. */
+function isOutdated(
+  { buildId, templateId }: SandboxRecord,
+  { template, build }: ResolvedTemplate,
+  team: string,
+): boolean {
+  // By the same name another team may mean a template of its own.
+  const isShared = template.kind === "built-in" || template.team === team;
+  return buildId !== build.buildId && (isShared || templateId === template.templateId);
 }
 
 /** Ends one with everything that it has on disk and on record; a failure is retried. */

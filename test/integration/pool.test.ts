@@ -263,6 +263,24 @@ test("a warm sandbox counts for the template that it is created from", async () 
   expect(removed.status).toBe(400);
 });
 
+test("another team's own template of the same name ends no warm sandbox", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const { store } = service.embedded;
+  const templateId = addEqual(service);
+  const equal = store.templates.get(templateId);
+  if (equal === undefined) throw new Error("there is no template");
+  store.templates.put({ ...equal, name: "others/base", team: "others", isPublic: false });
+  const warm = await awaitPool(service, 1);
+  const { key } = createKey(store, createSystemClock(), { name: "x", team: "others" });
+  // It asks for more than a warm one is, which is then still there.
+  const body = { templateID: "base", allow_internet_access: false };
+  const headers = { "x-api-key": key };
+  const created = await service.call({ headers, method: "POST", path: "/v2/sandboxes", body });
+  expect(created.status).toBe(201);
+  expect(store.sandboxes.countOfTemplate(templateId)).toBe(1);
+  expect((await service.create()).sandboxID).toBe(warm[0]);
+});
+
 /** A service with a pool of a template that can be removed, in the home of another one. */
 function startEqual({ home }: TestService): Promise<TestService> {
   return startTestService({ home, poolSize: 0, poolShares: [{ template: "equal", size: 2 }] });
