@@ -16,6 +16,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { endStreamFromJson } from "@connectrpc/connect/protocol-connect";
 import { errorText } from "../common/errors.ts";
 import { createJsonGauge, type JsonLimits } from "../common/json.ts";
+import { createTurns } from "../common/turns.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import {
   ConnectRequestSchema,
@@ -66,9 +67,12 @@ export async function* readEvents(
   limits: JsonLimits,
 ): AsyncGenerator<StartResponse, void> {
   const reader = createEnvelopeReader({ maxBytes: MAX_MESSAGE_BYTES });
+  const turns = createTurns();
   let isOver = false;
   for await (const chunk of chunks) {
     for (const { flags, message } of reader.read(chunk)) {
+      const turn = turns();
+      if (turn !== undefined) await turn;
       if (isOver) throw unexpectedReply("a message after the end of the stream");
       isOver = (flags & END_STREAM_FLAG) !== 0;
       if (isOver) requireGoodEnd(message, limits);

@@ -14,6 +14,7 @@ import { startTestDaemon } from "../../support/envd.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { startRecorder } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { countTurns } from "../../support/turns.ts";
 
 const { signal } = new AbortController();
 
@@ -122,4 +123,26 @@ test("in the binary form brackets are no levels", async () => {
   const { processes } = await client.list({});
   expect(processes.map(({ config }) => config?.args)).toEqual([args]);
   await dispatcher.destroy();
+});
+
+test("a flood of small events that arrived at once leaves others their turns", async () => {
+  const events = Array.from({ length: 40_000 }, () => envelope('{"event":{"keepalive":{}}}'));
+  const started = envelope('{"event":{"start":{"pid":7}}}');
+  const flood = Buffer.concat([started, ...events, envelope("{}", { flags: 2 })]);
+  await using recorder = await startRecorder(({ url }, response) => {
+    if (url === "/sandboxes/i1") send(response, "application/json", JSON.stringify(SANDBOX_DETAIL));
+    else send(response, "application/connect+json", flood);
+  });
+  await using service = createService({
+    url: recorder.url,
+    sandboxUrl: recorder.url,
+    apiKey: "secret-key",
+  });
+  const sandbox = await service.attach("i1", signal);
+  const command = { cmd: "true", args: [], env: {}, hasStdin: false };
+  const reading = sandbox.process.start(command, { signal });
+  await reading.next();
+  using turns = countTurns();
+  await expect(reading.next()).rejects.toThrow("stream without an end");
+  expect(turns.count()).toBeGreaterThan(25);
 });

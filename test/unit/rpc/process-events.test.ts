@@ -3,7 +3,14 @@
 import { create, fromBinary, fromJsonString, toBinary } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { StartResponseSchema } from "../../../src/gen/process/process_pb.ts";
-import { encodeEvent, encodeOutput, type Codec } from "../../../src/rpc/process-events.ts";
+import { encodeEnvelope } from "../../../src/rpc/envelope.ts";
+import {
+  encodeEvent,
+  encodeOutput,
+  readEvents,
+  type Codec,
+} from "../../../src/rpc/process-events.ts";
+import { countTurns } from "../../support/turns.ts";
 
 const SIZES = [1, 2, 3, 126, 127, 128, 129, 16_383, 16_384, 16_385, 32_768, 32_769, 65_536, 70_001];
 const NAMES = ["stdout", "stderr", "pty"] as const;
@@ -64,4 +71,22 @@ test("an end in JSON leaves out what is as always, and keeps what is set", () =>
   expect(envelope.toString("utf8", 5)).toBe(
     '{"event":{"end":{"exited":true,"status":"exit status 0"}}}',
   );
+});
+
+const FLOOD_MS = 300;
+
+/** Small events that are always there, until the time is over. */
+async function* flood(): AsyncGenerator<Uint8Array, void> {
+  const endAtMs = performance.now() + FLOOD_MS;
+  const events = Buffer.concat(Array.from({ length: 1_000 }, () => encodeEnvelope("")));
+  while (performance.now() < endAtMs) yield events;
+  yield encodeEnvelope("{}", 2);
+}
+
+test("a flood of small events leaves others their turns", async () => {
+  using turns = countTurns();
+  let events = 0;
+  for await (const _ of readEvents(flood(), {})) events += 1;
+  expect(events).toBeGreaterThan(0);
+  expect(turns.count()).toBeGreaterThan(2);
 });
