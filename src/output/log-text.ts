@@ -3,7 +3,14 @@
 import { measureSpool } from "../spool/reader.ts";
 import type { Piece } from "../spool/segment.ts";
 import { StoredOutput, type OutputSource } from "./process-output.ts";
-import { quoteSections, toParts, withoutNotes, type QuotedPart } from "./quote.ts";
+import {
+  endBeforeNote,
+  quoteSections,
+  restOfNote,
+  toParts,
+  withoutNotes,
+  type QuotedPart,
+} from "./quote.ts";
 import { cutAfter, cutBefore, formatBytes } from "./text.ts";
 
 /** The most that one read of a resource returns. */
@@ -20,7 +27,7 @@ export interface LogText {
 /** Both streams of a process in order of arrival. */
 export function textOf(source: OutputSource): LogText {
   return textOfPieces(source, ({ stream, bytes }) =>
-    stream === "note" ? bytes : withoutNotes(bytes),
+    stream === "note" ? restOfNote(bytes) : withoutNotes(bytes),
   );
 }
 
@@ -118,7 +125,8 @@ async function textOfRange(text: LogText, from: number, address: string): Promis
   const wanted = Math.min(from, text.end);
   const { start, bytes } = await text.read(wanted, READ_BYTES);
   const isLast = start + bytes.length >= text.end;
-  const shown = isLast ? bytes : bytes.subarray(0, cutBefore(bytes, bytes.length - 1));
+  const end = isLast ? bytes.length : endBeforeNote(bytes, cutBefore(bytes, bytes.length - 1));
+  const shown = bytes.subarray(0, end);
   const next = start + shown.length;
   const lost = { note: `[… ${formatBytes(start - wanted)} no longer kept …]` };
   const more = { note: `[… ${formatBytes(text.end - next)} more: ${address}/${next}]` };

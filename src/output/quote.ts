@@ -73,6 +73,29 @@ export function toNote(text: string): Buffer {
   return Buffer.concat([Buffer.of(NOTE_BYTE), Buffer.from(`${oneLine(text)}\n`)]);
 }
 
+/** The rest of a note whose beginning was dropped or is before a cursor: as a note, of the same length. */
+export function restOfNote<T extends Uint8Array>(bytes: T): T | Buffer {
+  const isWhole = bytes[0] === NOTE_BYTE || bytes.length < 2;
+  return isWhole ? bytes : Buffer.concat([Buffer.of(NOTE_BYTE), bytes.subarray(1)]);
+}
+
+/** Where bytes end that have no part of the note in which they would end. */
+export function endBeforeNote(bytes: Buffer, end: number): number {
+  return noteAround(bytes, end)?.start ?? end;
+}
+
+/** Where bytes begin that have no part of the note in which they would begin. */
+export function startAfterNote(bytes: Buffer, start: number): number {
+  return noteAround(bytes, start)?.end ?? start;
+}
+
+function noteAround(bytes: Buffer, place: number): { start: number; end: number } | undefined {
+  const start = bytes.subarray(0, place).lastIndexOf(NOTE_BYTE);
+  if (start === -1) return undefined;
+  const end = bytes.indexOf(NEWLINE, start) + 1;
+  return place < end ? { start, end } : undefined;
+}
+
 /** Untrusted bytes in which nothing is a note; positions and decoded text are the same. */
 export function withoutNotes<T extends Uint8Array>(bytes: T): T | Buffer {
   if (!bytes.includes(NOTE_BYTE)) return bytes;

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { timeLimit, type ProcessState, type ProcessView } from "../../output/capture.ts";
-import { pageOutput, type Page } from "../../output/excerpt.ts";
+import { pageOutput, type Page } from "../../output/page-output.ts";
 import { formatBytes } from "../../output/text.ts";
 import { explain } from "../error-hints.ts";
 import { durationFact, expiryFact, stateFact, volumeFact } from "../facts.ts";

@@ -9,8 +9,8 @@ import {
   type ProcessState,
   type ProcessView,
 } from "../../output/capture.ts";
-import { pageOutput } from "../../output/excerpt.ts";
 import { logUri } from "../../output/logs.ts";
+import { pageOutput } from "../../output/page-output.ts";
 import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact, stateFact } from "../facts.ts";
 import { findProcess } from "../find-process.ts";

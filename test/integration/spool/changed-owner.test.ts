@@ -4,7 +4,7 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
-import { pageOutput } from "../../../src/output/excerpt.ts";
+import { pageOutput } from "../../../src/output/page-output.ts";
 import { openStored, type StoredProcess } from "../../../src/output/stored-process.ts";
 import type { Spools } from "../../../src/spool/spools.ts";
 import { createSpool, makeSpoolDisk, SPOOL_KEY } from "../../support/spool-disk.ts";

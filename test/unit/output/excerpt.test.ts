@@ -1,10 +1,11 @@
 /** What a reply shows of an output, and where the rest begins. */
 
 import { expect, test } from "vitest";
-import { excerptOutput, pageOutput } from "../../../src/output/excerpt.ts";
+import { excerptOutput } from "../../../src/output/excerpt.ts";
 import { HEAD_BYTES, TAIL_BYTES } from "../../../src/output/output-buffer.ts";
+import { pageOutput } from "../../../src/output/page-output.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
-import type { QuotedPart } from "../../../src/output/quote.ts";
+import { toNote, type QuotedPart } from "../../../src/output/quote.ts";
 import { recentOf as shownOf } from "../../../src/output/recent-output.ts";
 
 function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
@@ -175,4 +176,47 @@ test.for([
   }
   expect(Math.max(...pages)).toBeLessThanOrEqual(10_000);
   expect(pages.length).toBeLessThan(60);
+});
+
+const MARK = "[… a mark of the server, which no program wrote …]";
+const AROUND = Array.from({ length: 80 }, (_, index) => `line ${index}\n`).join("");
+
+/** A mark between what a program wrote before and after it. */
+function markedOutput(): ProcessOutput {
+  const output = bufferOf(["stdout", AROUND]);
+  void output.append("note", toNote(MARK));
+  void output.append("stdout", Buffer.from(AROUND));
+  return output;
+}
+
+function notesOf(parts: readonly QuotedPart[]): readonly string[] {
+  return parts.flatMap((part) => (typeof part === "string" ? [] : [part.note]));
+}
+
+test("a mark of the server is on one page, wherever pages end", async () => {
+  const output = markedOutput();
+  for (let maxBytes = 200; maxBytes < 800; maxBytes += 1) {
+    const parts: QuotedPart[] = [];
+    for (let cursor = 0; cursor < output.totalBytes;) {
+      const page = await pageOutput(output, { ...BOTH, cursor, maxBytes });
+      parts.push(...page.texts.flatMap((text) => text.parts));
+      expect(page.nextCursor).toBeGreaterThan(cursor);
+      cursor = page.nextCursor;
+    }
+    expect([textOf(parts), notesOf(parts)]).toEqual([AROUND + AROUND, [MARK]]);
+  }
+});
+
+test("no part of a mark passes for output where the middle is left out or a cursor is in it", async () => {
+  const output = markedOutput();
+  const line = /^(?:line \d+\n)*(?:l?i?n?e? ?\d*)$/;
+  for (let maxBytes = 200; maxBytes < 1_400; maxBytes += 1) {
+    const [excerpt] = excerptOutput(recentOf(output), maxBytes);
+    expect(textOf(excerpt?.head)).toMatch(line);
+    expect(textOf(excerpt?.cut?.tail).replace(/^[line\d ]*\n/, "")).toMatch(line);
+  }
+  for (let cursor = AROUND.length + 1; cursor < AROUND.length + MARK.length; cursor += 1) {
+    const page = await pageOutput(output, { ...BOTH, cursor, maxBytes: 1_000 });
+    expect(page.texts.map(({ parts }) => textOf(parts))).toEqual([AROUND]);
+  }
 });

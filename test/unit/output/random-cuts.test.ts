@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { pageOutput } from "../../../src/output/excerpt.ts";
 import { SandboxLogs } from "../../../src/output/logs.ts";
+import { pageOutput } from "../../../src/output/page-output.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
 import { startSpools } from "../../../src/spool/spools.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
