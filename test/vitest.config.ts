@@ -3,6 +3,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { LONG_FILES } from "./support/long-files.ts";
+import { LongestFirst } from "./support/longest-first.ts";
 import { ALONE_FILES, PAIRED_FILES, TIMED_FILES } from "./support/timed-files.ts";
 
 const LEFT_OUT = Object.entries(LONG_FILES).flatMap(([variable, files]) =>
@@ -110,6 +111,7 @@ function wholeSecurity() {
 export default defineConfig({
   test: {
     globalSetup: ["test/support/run-folder.ts"],
+    sequence: { sequencer: LongestFirst },
     projects: [
       level({ name: "unit", testTimeout: 30_000 }),
       level({ name: "contract", testTimeout: 30_000 }),
