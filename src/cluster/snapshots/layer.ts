@@ -68,16 +68,19 @@ export async function writeLayer(
   const folders: Folders = { paths: new Set(), bytes: 0 };
   let entries = 0;
   let bytes = 0;
+  const requireSpace = (more: number) => {
+    if (bytes + more > maxBytes) tooLarge(`more than ${maxBytes} bytes, holes of files included`);
+  };
   const write = async (chunk: Buffer) => {
+    requireSpace(chunk.length);
     bytes += chunk.length;
-    if (bytes > maxBytes) tooLarge(`more than ${maxBytes} bytes, holes of files included`);
     if (chunk.length > 0) await sink(chunk);
   };
   await readTar(reader, async (entry) => {
     entries += 1;
     if (entries > maxEntries) tooLarge(`more than ${maxEntries} files`);
     // Before anything of it is read.
-    if (bytes + entry.dataBytes > maxBytes) await write(Buffer.alloc(maxBytes - bytes + 1));
+    requireSpace(entry.dataBytes);
     const checked = checkEntry(entry, folders);
     requireMountable(checked, mountPaths);
     if (folders.bytes > maxPathBytes) tooLarge("in too many directories");

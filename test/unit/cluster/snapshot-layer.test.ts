@@ -137,6 +137,17 @@ test("a size that is announced is refused before its bytes come", async () => {
   await expect(reading).rejects.toMatchObject({ code: "resource_exhausted" });
 });
 
+test("so is one beyond the largest disk, whatever memory there is", async () => {
+  const maxBytes = 2 ** 46;
+  const archive = tar({ path: "large", pax: [["size", String(2 * maxBytes)]] });
+  const source = Readable.from([archive]);
+  const reading = writeLayer(source, { ...BOUNDS, maxBytes }, async () => undefined);
+  await expect(reading).rejects.toMatchObject({
+    code: "resource_exhausted",
+    message: expect.stringContaining(`more than ${maxBytes} bytes`),
+  });
+});
+
 test.for([600, 700, 1_100, 2_000])("an archive of two files cut at %i is refused", async (at) => {
   const archive = tar({ path: "a", data: "1".repeat(600) }, { path: "b", data: "2" });
   const cut = archive.subarray(0, at);
