@@ -75,10 +75,14 @@ export async function pushLayer(
   const gzip = createGzip({ level: GZIP_LEVEL });
   const counted = tap(packed, (bytes) => (size += bytes));
   const piped = pipeline(gzip, counted);
+  const noMore = new SandboxError("unavailable", "the registry took no more");
+  const refuse = (): never => {
+    throw noMore;
+  };
   const written = source(async (chunk) => {
     plain.update(chunk);
-    if (gzip.destroyed) throw new SandboxError("unavailable", "the registry took no more");
-    if (!gzip.write(chunk)) await Promise.race([once(gzip, "drain"), piped]);
+    if (gzip.destroyed) refuse();
+    if (!gzip.write(chunk)) await Promise.race([once(gzip, "drain"), piped]).catch(refuse);
   }).then(
     () => gzip.end(),
     (error: unknown) => {
@@ -91,8 +95,11 @@ export async function pushLayer(
   const path = target.locate(begun);
   const sent = target.send({ method: "PATCH", path, headers, body: counted });
   const [archive, , reply] = await Promise.allSettled([written, piped, sent]);
-  if (archive.status === "rejected") throw archive.reason;
+  // Why a registry took no more is what it answered.
+  const isCause = archive.status === "rejected" && archive.reason !== noMore;
+  if (isCause) throw archive.reason;
   if (reply.status === "rejected") throw reply.reason;
+  if (archive.status === "rejected") throw archive.reason;
   const digest = `sha256:${packed.digest("hex")}`;
   await target.send({ method: "PUT", path: withDigest(target.locate(reply.value), digest) });
   const layer = { mediaType: LAYER, digest, size };

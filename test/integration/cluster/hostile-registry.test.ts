@@ -1,11 +1,13 @@
 /** Registries that lead elsewhere, or whose layers are not of the size that their manifest says. */
 
+import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import type { Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { copyBlob, digestOf, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
+import { copyBlob, digestOf, pushLayer, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const BLOB = gzipSync("a layer");
@@ -103,4 +105,38 @@ test("a registry that switches protocols unasked ends a request", async () => {
     code: "unavailable",
   });
   server.close();
+});
+
+test("a registry that refuses a layer half way is named with its answer", async () => {
+  const server = createServer((request, response) => {
+    if (request.method === "POST") response.writeHead(202, { location: "/upload" }).end();
+    // It reads no more of what it refuses.
+    else response.writeHead(507, { connection: "close" }).end();
+  });
+  const port = await listenOnLoopback(server);
+  const place = {
+    origin: `http://127.0.0.1:${port}`,
+    repository: "images",
+    credentials: undefined,
+  };
+  const registry = createRegistry(place, AbortSignal.timeout(20_000));
+  const pushing = pushLayer(registry, async (sink) => {
+    for (let count = 0; count < 2_000; count += 1) await sink(randomBytes(65_536));
+  });
+  await expect(pushing).rejects.toMatchObject({
+    code: "unavailable",
+    message: "the registry answered PATCH with 507",
+  });
+  server.close();
+  server.closeAllConnections();
+});
+
+test("a layer that cannot be read says so, and not what became of its upload", async () => {
+  await using target = await open(BLOB);
+  const fault = new SandboxError("failed_precondition", "the changes hold a device");
+  const pushing = pushLayer(target.registry, async (sink) => {
+    await sink(randomBytes(65_536));
+    throw fault;
+  });
+  await expect(pushing).rejects.toBe(fault);
 });
