@@ -1,5 +1,6 @@
 /** Ends a sandbox: its record says so first, then its Pod goes, then the record. */
 
+import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
@@ -8,7 +9,9 @@ import { changeRecord, isKnown, readRecord, removeObject, type StoredSandbox } f
 /** Changes of a record by others that an end waits for; more mean that they never cease. */
 const MAX_ROUNDS = 8;
 
-type EndContext = Pick<ClusterContext, "api" | "records" | "pods" | "log">;
+interface EndContext extends Pick<ClusterContext, "api" | "log"> {
+  readonly records: Pick<ClusterContext["records"], "apply" | "drop">;
+}
 
 /** Why one ends, and what must still hold then. */
 export interface EndReason {
@@ -17,7 +20,10 @@ export interface EndReason {
   readonly holds?: (stored: StoredSandbox) => boolean;
 }
 
-/** Returns whether this call has ended it; false for one that is ended or gone, or whose end no longer holds. */
+/**
+ * Returns whether this call has ended it; false for one that is ended or gone, or whose end no longer holds.
+ * @throws SandboxError unavailable when others change it all the time
+ */
 export async function endSandbox(
   context: EndContext,
   sandboxId: string,
@@ -42,7 +48,7 @@ export async function endSandbox(
     log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
     return true;
   }
-  return false;
+  throw new SandboxError("unavailable", `sandbox ${sandboxId} stays busy`);
 }
 
 /** Removes Pod and record of one whose end was decided. Idempotent. */

@@ -29,7 +29,8 @@ export async function proveEnforcement(
   await using stack = new AsyncDisposableStack();
   const server = createServer((socket) => socket.destroy());
   server.listen({ host, port: 0 });
-  await once(server, "listening", { signal });
+  // It comes at once, whether or not a caller waits: a server is not closed before it listens.
+  await once(server, "listening");
   stack.defer(() => void server.close());
   // A server that listens on TCP has such an address.
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion

@@ -1,9 +1,14 @@
-/** The record of a snapshot that others change all the time. */
+/** Records of a snapshot and of a sandbox that others change all the time. */
 
 import { expect, test } from "vitest";
 import type { ApiCall } from "../../../src/cluster/api.ts";
+import { endSandbox } from "../../../src/cluster/end-pod.ts";
+import { createObjectCache } from "../../../src/cluster/object-cache.ts";
+import type { StoredSandbox } from "../../../src/cluster/records.ts";
 import { changeSnapshot, snapshotName } from "../../../src/cluster/snapshots/records.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { RECORD_FACTS } from "../../support/pod-record.ts";
 
 const SNAPSHOT = {
   buildId: "build",
@@ -23,21 +28,46 @@ const SNAPSHOT = {
   defaultWorkdir: "/home/user",
 };
 
-test("a change that never comes through is not taken for one of a record that is gone", async () => {
-  const api = {
+/** An API server that has this object, which is another one by the time of each change. */
+function changing(name: string, data: Readonly<Record<string, string>>) {
+  return {
     namespace: "test",
     async call({ method }: ApiCall) {
-      if (method === "PATCH") throw new SandboxError("failed_precondition", "planned conflict");
-      const metadata = { name: snapshotName("build"), uid: "uid", resourceVersion: "1" };
-      return { metadata, data: { snapshot: JSON.stringify(SNAPSHOT) } };
+      if (method !== "GET") throw new SandboxError("failed_precondition", "planned conflict");
+      const labels = { "sandbox-mcp.io/part": "sandbox" };
+      return { metadata: { name, uid: "uid", resourceVersion: "1", labels }, data };
     },
     watch: () => Promise.reject(new Error("not watched")),
     read: () => Promise.reject(new Error("not read")),
     [Symbol.dispose]: () => undefined,
   };
-  const changing = changeSnapshot(api, "build", {
+}
+
+const RECORD = {
+  sandboxId: "ione",
+  team: "local",
+  templateId: "template",
+  buildId: "build",
+  alias: "base",
+  owner: "front",
+  bootId: "boot",
+  state: "running",
+  volumeMounts: [],
+};
+
+test("a change that never comes through is not taken for one of a record that is gone", async () => {
+  const api = changing(snapshotName("build"), { snapshot: JSON.stringify(SNAPSHOT) });
+  const change = changeSnapshot(api, "build", {
     changes: { state: "removing" },
     holds: () => true,
   });
-  await expect(changing).rejects.toMatchObject({ code: "unavailable" });
+  await expect(change).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("nor is an end that never comes through one of a sandbox that is gone", async () => {
+  const record = { ...RECORD_FACTS, ...RECORD };
+  const api = changing("ione", { record: JSON.stringify(record) });
+  const records = createObjectCache<StoredSandbox>();
+  const end = endSandbox({ api, records, log: createSilentLog() }, "ione", { reason: "request" });
+  await expect(end).rejects.toMatchObject({ code: "unavailable" });
 });
