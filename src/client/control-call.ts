@@ -7,7 +7,6 @@ import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
   claimedError,
-  cleaned,
   exchange,
   parseReply,
   pause,
@@ -16,6 +15,7 @@ import {
   type Exchange,
   type HttpReply,
 } from "./http.ts";
+import { redactBody } from "./redact.ts";
 
 export interface ControlOptions {
   readonly connection: Connection;
@@ -91,7 +91,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
       maxBytes: MAX_REPLY_BYTES,
     });
     if (claimedError(reply.body) === undefined) return reply;
-    return { ...reply, body: cleaned(reply.body, headers) };
+    return { ...reply, body: redactBody(reply.body, headers) };
   };
 
   return {

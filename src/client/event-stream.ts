@@ -14,7 +14,7 @@ import type {
 } from "../gen/process/process_pb.ts";
 import { encodeConnect, encodeStart, readEvents } from "../rpc/process-events.ts";
 import { MAX_REPLY_VALUES, replyError } from "./http.ts";
-import { redactKeys } from "./redact.ts";
+import { redactBody, redactFailure } from "./redact.ts";
 import type { RpcOptions } from "./rpc.ts";
 
 /** How a stream is opened. */
@@ -77,10 +77,9 @@ async function* openStream(
   });
   const { statusCode: status, headers: given, body } = reply;
   if (status !== 200 || given["content-type"] !== CONTENT_TYPE) {
-    const said = await readBeginning(body, MAX_ERROR_BYTES);
-    const text = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
+    const said = redactBody(await readBeginning(body, MAX_ERROR_BYTES), access);
     if (status < 300) throw unexpectedReply(`its type is ${String(given["content-type"])}`);
-    throw replyError(path, { status, headers: {}, body: text });
+    throw replyError(path, { status, headers: {}, body: said });
   }
-  yield* readEvents(body, { maxValues: MAX_REPLY_VALUES });
+  yield* redactFailure(readEvents(body, { maxValues: MAX_REPLY_VALUES }), access);
 }

@@ -15,7 +15,7 @@ import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
 import { toPath } from "./paths.ts";
-import { redactKeys } from "./redact.ts";
+import { redactBody } from "./redact.ts";
 
 export interface FileSlice {
   readonly bytes: Buffer;
@@ -148,7 +148,7 @@ async function readOnce(
     }
     if (status >= 300) {
       const said = await readBeginning(reply.body, MAX_ERROR_BYTES);
-      const body = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
+      const body = redactBody(said, access);
       // Files of the kernel have no parts; a daemon that compresses reads them from their start.
       if (status === 500 && coding === "identity" && SEEK_PATTERN.test(body.toString("utf8"))) {
         return await readOnce(files, wanted, "gzip");

@@ -10,7 +10,7 @@ import { signalAfter } from "../common/late-signal.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema, type ErrorBody } from "../wire/status.ts";
-import { redactKeys } from "./redact.ts";
+import { redactBody } from "./redact.ts";
 
 /** The connections of a service, and the clock of its repeats. */
 export interface Connection {
@@ -91,15 +91,10 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
         ? await readBounded(reply.body, wanted.maxBytes, wanted.subject)
         : await readBeginning(reply.body, MAX_ERROR_BYTES);
     const isQuoted = status >= FIRST_REFUSAL;
-    return { reply: { status, headers, body: isQuoted ? cleaned(body, wanted.headers) : body } };
+    return { reply: { status, headers, body: isQuoted ? redactBody(body, wanted.headers) : body } };
   } catch (error) {
     return { error: toSandboxError(error, wanted.subject) };
   }
-}
-
-/** The body without the keys of its request, which a service may quote in its refusal. */
-export function cleaned(body: Buffer, headers: Exchange["headers"]): Buffer {
-  return Buffer.from(redactKeys(body.toString("utf8"), headers), "utf8");
 }
 
 function settled(outcome: Outcome): HttpReply {

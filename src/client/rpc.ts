@@ -4,7 +4,7 @@
  */
 
 import { Readable } from "node:stream";
-import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
 import type { UniversalClientFn } from "@connectrpc/connect/protocol";
 import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
@@ -26,7 +26,7 @@ import {
   replyError,
   type Connection,
 } from "./http.ts";
-import { redactKeys } from "./redact.ts";
+import { redactBody, redactError, redactFailure, redactKeys } from "./redact.ts";
 
 export interface RpcOptions {
   readonly connection: Connection;
@@ -74,13 +74,25 @@ export function createRpcTransport(options: RpcOptions): Transport {
     useBinaryFormat: options.isBinary,
     // Each unknown field would be kept as an object.
     binaryOptions: { readUnknownFields: false },
-    interceptors: [],
+    interceptors: [redacted(options)],
     acceptCompression: [],
     sendCompression: null,
     compressMinBytes: 1024,
     readMaxBytes: MAX_MESSAGE_BYTES,
     writeMaxBytes: MAX_MESSAGE_BYTES,
   });
+}
+
+function redacted(options: RpcOptions): Interceptor {
+  return (next) => async (call) => {
+    const given = options.headers();
+    try {
+      const reply = await next(call);
+      return reply.stream ? { ...reply, message: redactFailure(reply.message, given) } : reply;
+    } catch (error) {
+      throw redactError(error, given);
+    }
+  };
 }
 
 /** The calls whose messages come one by one; of any other the one message is at hand. */
@@ -154,9 +166,7 @@ async function errorBody(
   reply: { readonly statusCode: number; readonly body: AsyncIterable<Uint8Array> },
   call: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<AsyncIterable<Uint8Array>> {
-  const bytes = await readBeginning(reply.body, MAX_ERROR_BYTES);
-  const text = redactKeys(bytes.toString("utf8"), call.headers);
-  const body = Buffer.from(text, "utf8");
+  const body = redactBody(await readBeginning(reply.body, MAX_ERROR_BYTES), call.headers);
   const { statusCode: status } = reply;
   // Connect has no form for a redirection.
   if (status < 400 || errorMessage(body) !== undefined) {

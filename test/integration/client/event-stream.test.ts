@@ -111,6 +111,12 @@ test("a refusal is told with its reason, without the token", async () => {
   });
 });
 
+test("the end of a stream is told with its reason, without the token", async () => {
+  const said = '{"error":{"code":"not_found","message":"no secret-token here"}}';
+  const fault = await read(replyWith(envelope(said, { flags: 2 })));
+  expect(fault).toEqual({ code: "not_found", message: 'start: "no [redacted] here"' });
+});
+
 test("a reply of another type is refused", async () => {
   const fault = await read((response) => {
     response.writeHead(200, { "content-type": "application/connect+json" });
