@@ -2,7 +2,9 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
+import { parseSandboxId } from "../wire/address.ts";
 import {
   foundLogsSchema,
   logsSchema,
@@ -123,8 +125,12 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
       }
     },
 
-    get: (sandboxId, signal) =>
-      read({ path: sandboxPath(sandboxId), signal, subject: `get ${sandboxId}` }, detailReply),
+    async get(sandboxId, signal) {
+      const subject = `get ${sandboxId}`;
+      const body = await read({ path: sandboxPath(sandboxId), signal, subject }, detailReply);
+      requireAsked(body, sandboxId, subject);
+      return body;
+    },
 
     kill: (sandboxId, signal) =>
       remove({ path: sandboxPath(sandboxId), signal, subject: `kill ${sandboxId}` }),
@@ -145,6 +151,12 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
       return read({ path, signal, subject: `metrics of ${sandboxId}` }, z.array(metricSchema));
     },
   };
+}
+
+/** A cache on the way may answer with another sandbox. @throws SandboxError internal then. */
+function requireAsked(body: SandboxBody, sandboxId: string, subject: string): void {
+  if (body.sandboxID === parseSandboxId(sandboxId)) return;
+  throw unexpectedReply(`it is about sandbox ${body.sandboxID}`, { subject });
 }
 
 /** What a service answers that has not the second version of the list. */
@@ -192,6 +204,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
       const reply = await sendUntilSettled(call, { send: sendConnect });
       const sandbox = parseBody(reply, sandboxReply, subject);
+      requireAsked(sandbox, sandboxId, subject);
       return { sandbox, wasResumed: reply.status === 201 };
     },
 

@@ -4,6 +4,7 @@
  */
 
 import { z } from "../common/schema.ts";
+import { parseSandboxId } from "../wire/address.ts";
 import {
   createdSandboxSchema,
   forkResultSchema,
@@ -13,7 +14,13 @@ import {
 } from "../wire/control.ts";
 
 const text = z.string().default("");
-const UNREAD = { clientID: text, envdVersion: text };
+/** Without its deprecated suffix. What is none would be shown, and sent in paths, as any text. */
+const sandboxID = z.string().transform((id, context) => {
+  const plain = parseSandboxId(id);
+  if (plain === undefined) context.addIssue("not an id of a sandbox");
+  return plain ?? z.NEVER;
+});
+const UNREAD = { sandboxID, clientID: text, envdVersion: text };
 
 const lifecycleSchema = sandboxDetailSchema.shape.lifecycle
   .unwrap()

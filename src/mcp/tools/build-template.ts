@@ -85,7 +85,7 @@ export const buildTemplate = defineTool({
   async handler(params, context) {
     const { clock, signal, progress: send } = context;
     const build = params.build_id === undefined ? await start(params, context) : parse(params);
-    const buildId = `${build.templateId}/${build.buildId}`;
+    const buildId = quoteName(`${build.templateId}/${build.buildId}`);
     await using progress = new Progress({ send, clock, signal });
     progress.began(`following build ${buildId}`);
     let followed: Followed;
@@ -103,7 +103,7 @@ export const buildTemplate = defineTool({
     const isOver = status.status === "ready" || status.status === "error";
     const facts = [
       `status: ${status.status}`,
-      `template_id: ${build.templateId}`,
+      `template_id: ${quoteName(build.templateId)}`,
       `build_id: ${buildId}`,
       isOver && !hasMore ? undefined : `next_cursor: ${cursor}`,
       isOver && hasMore ? "the log goes on at this cursor of this build_id" : undefined,

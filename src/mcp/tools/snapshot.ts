@@ -55,6 +55,6 @@ export const snapshot = defineTool({
 });
 
 function nextStep(snapshotId: string, suggest: Suggest): string {
-  const create = `create_sandbox(template="${snapshotId}") starts a sandbox from it`;
+  const create = `create_sandbox(template=${JSON.stringify(snapshotId)}) starts a sandbox from it`;
   return suggest("create_sandbox", create) || "a sandbox can be started from it";
 }
