@@ -167,6 +167,7 @@ export async function startEmbeddedService(
   });
   const loopback = stack.use(createLoopbackGateway(late.handlers, log));
   stack.defer(closeListener);
+  stack.defer(() => mcp?.leave());
   const owned = stack.move();
   return {
     ...own,

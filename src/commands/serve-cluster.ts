@@ -127,6 +127,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
     mcp: toHandler(mcp),
   });
   stack.defer(closeListener);
+  stack.defer(() => mcp.leave());
   const owned = stack.move();
   return { port, scheme, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -63,6 +63,9 @@ export function startServeMcp(options: ServeMcpOptions): McpHttp {
 
   return {
     handle: (request, response) => endpointOf(request).handle(request, response),
+    leave() {
+      for (const endpoint of endpoints.values()) endpoint.leave();
+    },
     async [Symbol.asyncDispose]() {
       await using stack = new AsyncDisposableStack();
       for (const endpoint of endpoints.values()) stack.use(endpoint);
@@ -102,6 +105,7 @@ function startEndpoint(
   );
   return {
     handle: (request, response) => http.handle(request, response),
+    leave: () => http.leave(),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

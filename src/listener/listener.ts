@@ -81,7 +81,7 @@ export interface ListenerOptions {
   readonly log: Logger;
   /**
    * Milliseconds that requests under way have at the end, 500 by default: those to the control API,
-   * and streams that are not silent.
+   * calls of `/mcp`, and streams that are not silent.
    */
   readonly graceMs?: number | undefined;
 }
@@ -159,7 +159,7 @@ interface ListenerParts {
   readonly options: ListenerOptions;
   readonly state: {
     readonly isDraining: boolean;
-    /** Requests to the control API that have no reply yet. */
+    /** Requests to the control API, and calls of `/mcp`, that have no reply yet. */
     answering: number;
   };
   readonly sockets: Set<Socket>;
@@ -246,19 +246,25 @@ async function handleRequest(
       // Without asking for a key: a host that sees 401 here would take it for a login to come.
       return sendJson(response, 404, { body: { error: "not_found" } });
     case "mcp":
+      // A stream of notifications, which a host opens by GET, may never end.
+      if (request.method === "POST") countUntilClosed(response, state);
       return handlers.mcp(request, response);
     case "metrics":
       return (handlers.metrics ?? handlers.control)(request, response);
     case "control":
-      state.answering += 1;
-      response.once("close", () => {
-        state.answering -= 1;
-      });
+      countUntilClosed(response, state);
       return handlers.control(request, response);
     case "gateway":
     case "unaddressed":
       return handlers.gateway(request, response, toTarget(destination) ?? NO_TARGET);
   }
+}
+
+function countUntilClosed(response: ServerResponse, state: ListenerParts["state"]): void {
+  state.answering += 1;
+  response.once("close", () => {
+    state.answering -= 1;
+  });
 }
 
 function sendHealth(response: ServerResponse, status: number): void {

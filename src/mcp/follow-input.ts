@@ -12,17 +12,16 @@ const MAX_ECHO_BYTES = 16_384;
 
 export interface FollowOptions {
   readonly clock: Clock;
-  readonly signal: AbortSignal;
+  /** Fires at the end of the wait. */
+  readonly deadline: AbortSignal;
   /** Position in the output when the input was sent. */
   readonly cursor: number;
   readonly input: Buffer;
-  readonly waitMs: number;
 }
 
 /** Waits for output, until it pauses, the process ends or the time is over. */
 export async function followInput(process: ProcessView, options: FollowOptions): Promise<void> {
-  const { clock, signal, waitMs } = options;
-  const deadline = timeLimit(clock, waitMs, signal);
+  const { clock, deadline } = options;
   while (isRunning(process) && !deadline.aborted) {
     const { totalBytes } = process.output;
     const hasAnswer = totalBytes > options.cursor && !(await isEcho(process, options));

@@ -48,6 +48,8 @@ export interface McpHttpOptions {
 /** The `/mcp` endpoint of a listener, which has checked the Host already. */
 export interface McpHttp extends AsyncDisposable {
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
+  /** Calls that wait are answered with what there is: the service is about to end. */
+  leave(): void;
 }
 
 /** Three megabytes of file content, with space for escapes and base64. */
@@ -122,6 +124,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
         answerFailure(error, response, state);
       }
     },
+    leave: () => state.leaving.abort(),
     async [Symbol.asyncDispose]() {
       stopTelling();
       await sessions[Symbol.asyncDispose]();

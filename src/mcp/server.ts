@@ -5,6 +5,7 @@ import { anySignal } from "../common/any-signal.ts";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
+import { timeLimit } from "../output/capture.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { acceptArguments } from "./arguments.ts";
 import { createChangeSender } from "./change-sender.ts";
@@ -159,6 +160,7 @@ function toContext(
     get signal() {
       return (signal ??= anySignal([withoutReason(ctx.mcpReq.signal), state.signal]));
     },
+    waitLimit: (ms) => timeLimit(clock, ms, anySignal([context.signal, state.leaving.signal])),
     log,
     clock,
     get service() {

@@ -30,6 +30,8 @@ export interface McpState extends AsyncDisposable {
   readonly watchers: Watchers;
   /** Fires when the server ends. */
   readonly signal: AbortSignal;
+  /** Aborted before that, when calls that wait are to be answered. */
+  readonly leaving: AbortController;
   /** The sandboxes that this server made and has not killed. */
   readonly made: ReadonlySet<string>;
   /** Whether a sandbox ends with this server at the latest, a paused one too. */
@@ -62,6 +64,7 @@ const MAX_MADE = 4_096;
 /** The shared state of a server; the service stays its caller's. */
 export function startMcpState(options: McpStateOptions): McpState {
   const { log, clock = createSystemClock() } = options;
+  const get = (id: string, wanted: AbortSignal) => options.service().control.get(id, wanted);
   const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
   const logs = new SandboxLogs({ clock, spools, log });
   const captures = new Captures({
@@ -69,8 +72,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     logs,
     spools,
     log,
-    isRunning: async (sandboxId, signal) =>
-      (await options.service().control.get(sandboxId, signal)).state === "running",
+    isRunning: async (id, wanted) => (await get(id, wanted)).state === "running",
   });
   const watchers = new Watchers({ clock, log });
   const made = new Set<string>();
@@ -95,7 +97,6 @@ export function startMcpState(options: McpStateOptions): McpState {
 
   const { signal } = stop;
   const forget = (sandboxId: string) => drop(sandboxId, { made, watchers, logs });
-  const get = (id: string, wanted: AbortSignal) => options.service().control.get(id, wanted);
   const looking = forgetEndedSandboxes({ clock, logs, get, forget, signal });
   return {
     get service() {
@@ -109,6 +110,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     watchers,
     made,
     signal,
+    leaving: new AbortController(),
     endsWithServer: (sandboxId) => made.has(sandboxId) && options.onExit() !== "leave",
     adopt(sandboxId) {
       made.add(sandboxId);

@@ -61,6 +61,11 @@ export type Suggest = (tool: string, sentence: string) => string;
 export interface ToolContext {
   /** Fires when the call is cancelled or the server ends. */
   readonly signal: AbortSignal;
+  /**
+   * For a wait that a caller asked for: fires after so many milliseconds, with `signal`, and when the
+   * server begins to end. What has come by then is told.
+   */
+  waitLimit(ms: number): AbortSignal;
   readonly log: Logger;
   readonly clock: Clock;
   readonly service: Service;

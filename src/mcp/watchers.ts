@@ -126,12 +126,12 @@ export class Watchers implements AsyncDisposable {
   }
 
   /**
-   * Waits until the watcher holds an event or the time is over. Events stay held until they are
+   * Waits until the watcher holds an event or the deadline fires. Events stay held until they are
    * taken from it.
    * @throws SandboxError not_found when the daemon does not know the watcher, canceled.
    */
-  async poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
-    await this.#poll(watcher, waitMs, signal);
+  async poll(watcher: Watcher, deadline: AbortSignal, signal: AbortSignal): Promise<void> {
+    await this.#poll(watcher, deadline, signal);
     // A cancelled call has no reply: what it would tell is left to the next one.
     throwIfCanceled(signal);
   }
@@ -181,17 +181,16 @@ export class Watchers implements AsyncDisposable {
     void work.finally(() => this.#work.delete(work));
   }
 
-  async #poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
+  async #poll(watcher: Watcher, deadline: AbortSignal, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    const deadline = clock.elapsed() + waitMs;
     for (;;) {
       if (!watcher.isEnded && watcher.held.length < MAX_REPLY_EVENTS) {
         await this.#fetchFor(watcher, signal);
       }
-      const restMs = deadline - clock.elapsed();
-      if (watcher.held.length > 0 || watcher.isOver || watcher.isEnded || restMs <= 0) return;
+      const hasEnd = watcher.isOver || watcher.isEnded || deadline.aborted;
+      if (watcher.held.length > 0 || hasEnd) return;
       // An abort is told by the caller.
-      await clock.sleep(Math.min(POLL_MS, restMs), signal).catch(() => undefined);
+      await clock.sleep(POLL_MS, deadline).catch(() => undefined);
       throwIfCanceled(signal);
     }
   }

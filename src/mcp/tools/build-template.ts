@@ -4,7 +4,6 @@ import type { BuildRef } from "../../client/template-builds.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, quoteName, quoteWords } from "../../common/untrusted-text.ts";
-import { timeLimit } from "../../output/capture.ts";
 import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
 import { onOptionalRoute, withHints } from "../error-hints.ts";
@@ -185,7 +184,7 @@ async function follow(
   context: ToolContext,
 ): Promise<Followed> {
   const { clock, signal, service, suggest } = context;
-  const deadline = timeLimit(clock, params.wait_seconds * 1_000, signal);
+  const deadline = context.waitLimit(params.wait_seconds * 1_000);
   let cursor = params.build_id === undefined ? 0 : params.cursor;
   let text = "";
   for (;;) {

@@ -1,7 +1,7 @@
 /** Tool: more output of a process, or its exit code. */
 
 import { z } from "../../common/schema.ts";
-import { timeLimit, type ProcessState, type ProcessView } from "../../output/capture.ts";
+import type { ProcessState, ProcessView } from "../../output/capture.ts";
 import { pageOutput, type Page } from "../../output/page-output.ts";
 import { formatBytes } from "../../output/text.ts";
 import { explain } from "../error-hints.ts";
@@ -101,7 +101,7 @@ async function readPage(
   params: Params,
   context: ToolContext,
 ): Promise<Reading> {
-  const { clock, signal } = context;
+  const { signal } = context;
   let deadline: AbortSignal | undefined;
   let { cursor } = params;
   for (;;) {
@@ -116,7 +116,7 @@ async function readPage(
     });
     const hasNews = page.texts.length > 0 || page.resumedAt !== undefined || !isRunning;
     if (hasNews || params.wait_seconds === 0) return { page, state };
-    deadline ??= timeLimit(clock, params.wait_seconds * 1_000, signal);
+    deadline ??= context.waitLimit(params.wait_seconds * 1_000);
     if (deadline.aborted || signal.aborted) return { page, state };
     // A cursor beyond the end waits for what comes after it.
     const isAtEnd = page.nextCursor <= cursor;

@@ -6,7 +6,7 @@ import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
-import { endSignal, timeLimit, type Capture } from "../../output/capture.ts";
+import { endSignal, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
@@ -90,7 +90,7 @@ export const runCode = defineTool({
     capture.listeners.add(listener);
     try {
       context.state.track(feed(capture, { params, folder }, context));
-      await capture.ended(timeLimit(clock, params.wait_seconds * 1_000, signal));
+      await capture.ended(context.waitLimit(params.wait_seconds * 1_000));
     } finally {
       capture.listeners.delete(listener);
     }

@@ -83,10 +83,10 @@ export const sendInput = defineTool({
       close ? "stdin is closed" : undefined,
     ];
     if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
-    const { clock, signal } = context;
+    const { clock } = context;
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
-    const waitMs = Math.min(params.wait_seconds * 1_000, leftMs);
-    await followInput(process, { clock, signal, cursor, input: bytes, waitMs });
+    const deadline = context.waitLimit(Math.min(params.wait_seconds * 1_000, leftMs));
+    await followInput(process, { clock, deadline, cursor, input: bytes });
     const { output, state } = process;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {

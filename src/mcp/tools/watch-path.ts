@@ -62,7 +62,9 @@ export const watchPath = defineTool({
 /** Waits for changes and tells them. None is taken from the watcher before its reply is certain. */
 async function look(watcher: Watcher, params: Params, context: ToolContext): Promise<Reply<never>> {
   const { watchers } = context.state;
-  const polling = watchers.poll(watcher, params.wait_seconds * 1_000, context.signal);
+  const { wait_seconds: seconds } = params;
+  const deadline = seconds === 0 ? AbortSignal.abort() : context.waitLimit(seconds * 1_000);
+  const polling = watchers.poll(watcher, deadline, context.signal);
   await withHints(polling, {
     not_found: "Call watch_path with path to start a new one.",
     internal: "Events were lost: list the directory, then start a new watch.",
