@@ -1,12 +1,15 @@
 """The content of matplotlib's figures as the published clients describe charts."""
 
 import datetime
+import itertools
 import math
 import numbers
 
-# Elements and points beyond these are left out: a picture is sent as well.
+# Elements and points beyond these are left out: a picture is sent as well. The cell waits meanwhile.
 MAX_ELEMENTS = 1_000
 MAX_POINTS = 50_000
+# Of a figure, an equal part for each element.
+MAX_FIGURE_POINTS = 200_000
 MAX_AXES = 64
 SCALES = ("linear", "log", "symlog", "logit", "function", "functionlog", "asinh")
 
@@ -88,19 +91,29 @@ def scale_of(axis):
 
 def coordinate(axis, value):
     """A place on an axis: a moment as text, the name of a category, or the number."""
-    from matplotlib import dates
+    return coordinates(axis)(value)
 
+
+def coordinates(axis):
+    """What tells places on an axis. What kind of axis it is takes longer to find than a place to tell."""
     scale = scale_of(axis)
-    try:
-        if scale == "datetime" and isinstance(value, (int, float)):
-            return dates.num2date(value).replace(tzinfo=None).isoformat()
-    except (ValueError, OverflowError):
-        return to_json(value)
+    if scale == "datetime":
+        return moment
     if scale == "categorical" and getattr(axis, "units", None) is not None:
         names = {index: name for name, index in axis.units._mapping.items()}
-        if value in names:
-            return str(names[value])
-    return to_json(value)
+        return lambda value: str(names[value]) if value in names else to_json(value)
+    return to_json
+
+
+def moment(value):
+    from matplotlib import dates
+
+    if not isinstance(value, (int, float)):
+        return to_json(value)
+    try:
+        return dates.num2date(value).replace(tzinfo=None).isoformat()
+    except (ValueError, OverflowError):
+        return to_json(value)
 
 
 def label_of(artist):
@@ -108,15 +121,22 @@ def label_of(artist):
     return "" if label.startswith("_") else label
 
 
-def points(axes, pairs):
+def points(axes, xs, ys):
     import numpy as np
 
+    x_of, y_of = coordinates(axes.xaxis), coordinates(axes.yaxis)
     places = []
-    for x, y in list(pairs)[:MAX_POINTS]:
+    for x, y in zip(*(values[: points_of_each(axes.figure)] for values in (xs, ys))):
         if np.ma.is_masked(x) or np.ma.is_masked(y):
             continue
-        places.append([coordinate(axes.xaxis, plain(x)), coordinate(axes.yaxis, plain(y))])
+        places.append([x_of(plain(x)), y_of(plain(y))])
     return places
+
+
+def points_of_each(figure):
+    """How many points of each element are told."""
+    elements = sum(len(axes.lines) + len(axes.collections) for axes in figure.axes)
+    return min(MAX_POINTS, MAX_FIGURE_POINTS // max(elements, 1))
 
 
 def plain(value):
@@ -125,10 +145,10 @@ def plain(value):
 
 def lines(axes):
     found = []
-    for index, line in enumerate(axes.get_lines()):
+    for index, line in enumerate(axes.get_lines()[:MAX_ELEMENTS]):
         xs, ys = line.get_xdata(orig=False), line.get_ydata(orig=False)
         label = label_of(line) or f"Line {index}"
-        found.append({"label": label, "points": points(axes, zip(xs, ys))})
+        found.append({"label": label, "points": points(axes, xs, ys)})
     return found
 
 
@@ -137,10 +157,10 @@ def scatters(axes):
 
     found = []
     for collection in axes.collections:
-        if isinstance(collection, PathCollection):
-            pairs = collection.get_offsets()
+        if isinstance(collection, PathCollection) and len(found) < MAX_ELEMENTS:
+            offsets = collection.get_offsets()
             label = label_of(collection) or f"Scatter {len(found)}"
-            found.append({"label": label, "points": points(axes, pairs)})
+            found.append({"label": label, "points": points(axes, offsets[:, 0], offsets[:, 1])})
     return found
 
 
@@ -150,27 +170,32 @@ def bars(axes):
     found = []
     for index, group in enumerate(c for c in axes.containers if isinstance(c, BarContainer)):
         is_flat = getattr(group, "orientation", "vertical") == "horizontal"
-        axis = axes.yaxis if is_flat else axes.xaxis
+        text_of = tick_texts(axes.yaxis if is_flat else axes.xaxis)
         name = label_of(group) or f"Group {index}"
-        for bar in group.patches:
+        for bar in itertools.islice(group.patches, MAX_ELEMENTS - len(found)):
             start, size = (bar.get_y(), bar.get_height()) if is_flat else (bar.get_x(), bar.get_width())
             length = bar.get_width() if is_flat else bar.get_height()
-            label = tick_text(axis, start + size / 2)
+            label = text_of(start + size / 2)
             found.append({"label": label, "group": name, "value": to_json(plain(length))})
     return found
 
 
-def tick_text(axis, value):
-    """What stands at a place of an axis: its category, its tick, or its number."""
-    known = coordinate(axis, round(value, 9))
-    if isinstance(known, str):
-        return known
+def tick_texts(axis):
+    """Tells what stands at a place of an axis: its category, its tick, or its number."""
+    place_of = coordinates(axis)
     ticks = axis.get_ticklocs()[:MAX_ELEMENTS]
     texts = axis.get_major_formatter().format_ticks(ticks)
-    for tick, text in zip(ticks, texts):
-        if math.isclose(tick, value, abs_tol=1e-9) and str(text):
-            return str(text)
-    return f"{value:g}"
+
+    def text_of(value):
+        known = place_of(round(value, 9))
+        if isinstance(known, str):
+            return known
+        for tick, text in zip(ticks, texts):
+            if math.isclose(tick, value, abs_tol=1e-9) and str(text):
+                return str(text)
+        return f"{value:g}"
+
+    return text_of
 
 
 def wedges(axes):
@@ -198,8 +223,9 @@ def boxes(axes):
         if group is None:
             return []
         found.append(group)
+    text_of = tick_texts(axes.xaxis)
     for index, box in enumerate(found):
-        box["label"] = tick_text(axes.xaxis, box.pop("at")) or str(index + 1)
+        box["label"] = text_of(box.pop("at")) or str(index + 1)
     return found
 
 
@@ -220,7 +246,7 @@ def take_box(rest, patches):
     outliers = []
     # Fliers are a line of single markers, which a box without any has too.
     if rest and rest[0].get_linestyle() in ("None", "none", "") and rest[0].get_marker() != "None":
-        outliers = [to_json(plain(value)) for value in rest.pop(0).get_ydata()]
+        outliers = [to_json(plain(value)) for value in rest.pop(0).get_ydata()[:MAX_POINTS]]
     numbers = {
         "min": min(low),
         "first_quartile": min(ys),
