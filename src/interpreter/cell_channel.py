@@ -118,8 +118,20 @@ class CellChannel:
         for part in parts_of(kind, content):
             packed = self._packed(part)
             if len(packed) > MAX_CONTENT_BYTES:
-                packed = self._packed({"data": TOO_LARGE})
+                packed = self._packed({"data": self._smallest_forms(part)})
             self.tell(kind, packed)
+
+    def _smallest_forms(self, content):
+        """As many forms of a result as one message takes."""
+        data = content.get("data") if isinstance(content, dict) else None
+        forms = data if isinstance(data, dict) else {}
+        sizes = {mime: len(self._packed({mime: value})) for mime, value in forms.items()}
+        kept, left = {}, MAX_CONTENT_BYTES // 2
+        for mime in sorted(sizes, key=sizes.get):
+            left -= sizes[mime]
+            if left >= 0:
+                kept[mime] = forms[mime]
+        return {**TOO_LARGE, **kept}
 
     def _packed(self, content):
         try:

@@ -6,6 +6,7 @@ DATA_TYPE = "application/vnd.e2b.data.v1+json"
 CHART_TYPE = "application/vnd.e2b.chart.v1+json"
 # Beyond this a data frame is told by its text and its table alone.
 MAX_DATA_VALUES = 1_000_000
+MAX_DATA_CHARACTERS = 16 * 1024 * 1024
 
 
 def register(formatter):
@@ -39,7 +40,12 @@ def frame_values(frame):
     """The columns of a data frame by name, as values of JSON."""
     if frame.size > MAX_DATA_VALUES:
         return None
-    columns = {}
+    columns, left = {}, MAX_DATA_CHARACTERS
     for index, name in enumerate(frame.columns):
-        columns[str(name)] = [to_json(value) for value in frame.iloc[:, index].tolist()]
+        column = columns[str(name)] = []
+        for value in frame.iloc[:, index].tolist():
+            column.append(to_json(value))
+            left -= len(column[-1]) if isinstance(column[-1], str) else 0
+            if left < 0:
+                return None
     return columns

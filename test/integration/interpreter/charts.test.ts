@@ -1,4 +1,4 @@
-/** What is told of large charts: not more than a kernel has the memory and its caller the time for. */
+/** What is told of large charts and data frames: not more than a kernel has the memory and its caller the time for. */
 
 import { execFile } from "node:child_process";
 import { resolve } from "node:path";
@@ -103,4 +103,21 @@ test.each([
   const read = expect.toSatisfy((count: number) => count <= 2 * points + elements);
   const looks = expect.toSatisfy((count: number) => count <= 4 * elements + 8);
   expect(await told(figure)).toEqual({ elements, points, read, looks });
+});
+
+test.each([
+  ["more text than is told", 29, null],
+  ["as much text as is told", 30, { column: ["1234567890", "1234567890", "1234567890"] }],
+])("of a data frame with %s", async (_name, characters, expected) => {
+  const program = `${FIGURES}
+import forms
+class Frame:
+    size, columns = 3, ["column"]
+    class iloc:
+        def __class_getitem__(cls, part): return cls
+        def tolist(): return ["1234567890"] * 3
+forms.MAX_DATA_CHARACTERS = ${characters}
+print(json.dumps(forms.frame_values(Frame)))`;
+  const { stdout } = await run("python3", ["-B", "-c", program], { timeout: 30_000 });
+  expect(JSON.parse(stdout)).toEqual(expected);
 });

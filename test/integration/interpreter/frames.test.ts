@@ -141,6 +141,8 @@ async def run(request):
     channel.cell = "one"
     say("stream", {"name": "stdout", "text": "abcdefg"})
     say("display_data", {"data": {"text/plain": "x" * 500}})
+    say("execute_result", {"data": {"x/y": "x" * 500, "text/plain": "text", "image/png": "p" * 99}})
+    say("execute_result", {"data": {"text/plain": "x" * 500, "image/png": "p" * 99}})
     say("error", {"ename": "E", "evalue": "12345" * 3, "traceback": ["ab", "cd"]})
     say("execute_input", {"code": "x" * 500, "execution_count": 7})
 print(json.dumps(lines_until_done(run)))`;
@@ -149,6 +151,16 @@ print(json.dumps(lines_until_done(run)))`;
     ["stream", { name: "stdout", text: "def" }],
     ["stream", { name: "stdout", text: "g" }],
     ["display_data", { data: { "text/plain": "[the result is too large to be sent]" } }],
+    ["execute_result", { data: { "text/plain": "text", "image/png": "p".repeat(99) } }],
+    [
+      "execute_result",
+      {
+        data: {
+          "text/plain": "[the result is too large to be sent]",
+          "image/png": "p".repeat(99),
+        },
+      },
+    ],
     [
       "error",
       { ename: "E", evalue: "12345\n[... 5 characters ...]\n12345", traceback: ["ab\ncd"] },
