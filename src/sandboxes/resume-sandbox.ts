@@ -3,14 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import { sandboxAlreadyRunning, sandboxMissing, tooManySandboxes } from "../wire/messages.ts";
-import type {
-  SandboxContext,
-  SandboxEntry,
-  Services,
-  Tenant,
-  Registry,
-  Limits,
-} from "./context.ts";
+import type { SandboxContext, SandboxEntry, Services, Registry, Limits } from "./context.ts";
 import {
   changeState,
   openRun,
@@ -98,7 +91,7 @@ export async function resumeEntry(
   options: ResumeOptions,
 ): Promise<void> {
   const { sandboxId } = entry.record;
-  requireQuota(context);
+  requireQuota(context, entry.record.team);
   requireResponsive(entry, options);
   await changeState(context, { entry, during: "resuming" }, async () => {
     const goesOn = entry.record.hasMemory && options.keepsMemory;
@@ -124,12 +117,10 @@ function requireResponsive({ record }: SandboxEntry, { keepsMemory }: ResumeOpti
 }
 
 /** Paused ones count at creation already; a service started anew may allow fewer. */
-function requireQuota({
-  entries,
-  maxSandboxes,
-  quota: places,
-  team,
-}: Tenant & Registry & Limits): void {
+function requireQuota(
+  { entries, maxSandboxes, quota: places }: Registry & Limits,
+  team: string,
+): void {
   const running = [...entries.values()].filter(({ run }) => run !== undefined);
   if (running.length < maxSandboxes) return;
   const own = running.filter(({ record }) => record.team === team).length;

@@ -2,6 +2,9 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createSystemClock } from "../../src/common/clock.ts";
+import { z } from "../../src/common/schema.ts";
+import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { SandboxRecord } from "../../src/store/store.ts";
 import { atStep } from "../support/at-step.ts";
@@ -164,4 +167,32 @@ test("rules of a change that was begun are those on record again", async () => {
   expect(scene.lasting.egressOf(scene.other)).toEqual([]);
   expect(scene.record()).toMatchObject({ network, owesEgress: false });
   expect((await service.call({ path: `/sandboxes/${scene.failing}` })).status).toBe(200);
+});
+
+test("where fewer may run now, traffic for a paused one is told of its own team alone", async () => {
+  await using home = await makeTempFolder();
+  await using lasting = createLastingEngine(createLayerEngine());
+  const start = (maxSandboxes: number) => {
+    const { engine } = lasting;
+    const onExit = "leave";
+    return startTestService({ home: home.path, instance: "one", onExit, engine, maxSandboxes });
+  };
+  let sandboxID = "";
+  {
+    await using first = await start(3);
+    const { key } = createKey(first.embedded.store, createSystemClock(), {
+      name: "x",
+      team: "others",
+    });
+    const headers = { "x-api-key": key };
+    const body = { templateID: "base", timeout: 600, autoResume: { enabled: true } };
+    const created = await first.call({ method: "POST", path: "/sandboxes", headers, body });
+    ({ sandboxID } = z.object({ sandboxID: z.string() }).parse(created.body));
+    await first.call({ method: "POST", path: `/sandboxes/${sandboxID}/pause`, headers, body: {} });
+    for (let count = 0; count < 2; count += 1) await first.create({ timeout: 600 });
+  }
+  await using second = await start(2);
+  const reply = await second.enter({ sandboxID }, { path: "/health" });
+  expect(reply.status).toBe(429);
+  expect(reply.body).toMatchObject({ message: expect.stringContaining("your team has 0 of") });
 });
