@@ -18,29 +18,32 @@ function open(bounds = BOUNDS) {
       ends.set(key, resolve);
       await promise;
     });
+  /** What waits at the end of a test is given up after that, beside other tests. */
+  const leave = (key: string, more?: Partial<Applicant>) =>
+    void take(key, more).catch(() => undefined);
   const end = async (key: string, taking: Promise<void> | undefined) => {
     ends.get(key)?.();
     await taking;
     await settle();
   };
-  return { take, end, begun };
+  return { take, leave, end, begun };
 }
 
 /** Until what a place that is free begins has begun. */
 const settle = async () => new Promise((resolve) => setImmediate(resolve));
 
 test("a team that takes its places leaves one to the next team", async () => {
-  const { take, begun } = open();
-  for (const key of ["a1", "a2", "a3", "b1"]) void take(key);
+  const { leave, begun } = open();
+  for (const key of ["a1", "a2", "a3", "b1"]) leave(key);
   await settle();
   expect(begun).toEqual(["a1", "a2", "b1"]);
 });
 
 test("of one sandbox one image is made at once, in the order of the requests", async () => {
-  const { take, end, begun } = open();
+  const { take, leave, end, begun } = open();
   const first = take("a1");
-  void take("a1");
-  void take("a2");
+  leave("a1");
+  leave("a2");
   await settle();
   expect(begun).toEqual(["a1", "a2"]);
   await end("a1", first);
@@ -48,10 +51,10 @@ test("of one sandbox one image is made at once, in the order of the requests", a
 });
 
 test("a free place goes to the team with the fewest", async () => {
-  const { take, end, begun } = open({ ...BOUNDS, atOnce: 2 });
+  const { take, leave, end, begun } = open({ ...BOUNDS, atOnce: 2 });
   const [first] = [take("a1"), take("a2")];
-  void take("a3");
-  void take("b1");
+  leave("a3");
+  leave("b1");
   await settle();
   expect(begun).toEqual(["a1", "a2"]);
   await end("a1", first);
@@ -59,11 +62,11 @@ test("a free place goes to the team with the fewest", async () => {
 });
 
 test("one whose client leaves does not wait any more, and takes no place", async () => {
-  const { take, end, begun } = open({ ...BOUNDS, atOnce: 1 });
+  const { take, leave, end, begun } = open({ ...BOUNDS, atOnce: 1 });
   const client = new AbortController();
   const first = take("a1");
   const left = take("b1", { signal: client.signal });
-  void take("c1");
+  leave("c1");
   client.abort();
   await expect(left).rejects.toMatchObject({ code: "canceled" });
   await end("a1", first);
@@ -73,7 +76,7 @@ test("one whose client leaves does not wait any more, and takes no place", async
 test.for([0, 1, 2, 3])(
   "one whose client leaves as a place is free, %i turns later, leaves it to the next",
   async (turns) => {
-    const { take, end, begun } = open({ ...BOUNDS, atOnce: 1 });
+    const { take, leave, end, begun } = open({ ...BOUNDS, atOnce: 1 });
     const client = new AbortController();
     const first = take("a1");
     const left = take("b1", { signal: client.signal }).catch(() => undefined);
@@ -84,7 +87,7 @@ test.for([0, 1, 2, 3])(
     await ended;
     // It may have had its place just before.
     await end("b1", left);
-    void take("c1");
+    leave("c1");
     await settle();
     expect(begun.at(-1)).toBe("c1");
   },
@@ -102,11 +105,11 @@ test("a request waits for no pauses at their timeout of its team, but for other 
 });
 
 test("requests beyond the bound are refused, pauses at their timeout wait", async () => {
-  const { take, begun } = open();
-  for (const key of ["a1", "a2", "a3", "a4"]) void take(key);
+  const { take, leave, begun } = open();
+  for (const key of ["a1", "a2", "a3", "a4"]) leave(key);
   await expect(take("a5")).rejects.toMatchObject({ code: "unavailable", retryAfterSeconds: 10 });
-  void take("a6", { isPatient: true });
-  void take("b1");
+  leave("a6", { isPatient: true });
+  leave("b1");
   await settle();
   expect(begun).toEqual(["a1", "a2", "b1"]);
 });
