@@ -108,7 +108,9 @@ async function fillPool(
   const wanted = new Map<string, { plan: PodPlan; size: number }>();
   for (const { template, size } of pool) {
     const plan = toPlan(context, images.find(template).image);
-    wanted.set(shapeOf(plan), { plan, size });
+    const shape = shapeOf(plan);
+    // Templates of one image have their Pods in common.
+    wanted.set(shape, { plan, size: size + (wanted.get(shape)?.size ?? 0) });
   }
   const kept = new Map<string, number>();
   /** Pods without an address, those that do not start included. */
