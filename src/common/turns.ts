@@ -3,12 +3,13 @@
  * peer that sends many small messages would keep the whole program busy with them, for seconds.
  */
 
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { createStartLimiter } from "./start-limiter.ts";
 
-/** Of all readers together. */
-const MAX_TURN_MS = 10;
+/** What all readers take together before others have their turn. */
+const MAX_SHARE_MS = 10;
 
-/** How many readers have used up their share and wait. */
+/** Readers that used up their share go on one after the other. */
+const begin = createStartLimiter(1);
 let waiting = 0;
 
 /** For one reader: what it awaits before its next message; undefined while it may go on at once. */
@@ -16,9 +17,18 @@ export function createTurns(): () => Promise<void> | undefined {
   let beganAtMs = performance.now();
   const wait = async (): Promise<void> => {
     waiting += 1;
-    await nextTurn();
+    await begin();
     waiting -= 1;
     beganAtMs = performance.now();
   };
-  return () => (performance.now() - beganAtMs < MAX_TURN_MS / (1 + waiting) ? undefined : wait());
+  return () => (performance.now() - beganAtMs < MAX_SHARE_MS / (1 + waiting) ? undefined : wait());
+}
+
+/** The chunks of a stream, of which those that are there at once come as one. */
+export async function* inTurns(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
+  const turns = createTurns();
+  for await (const chunk of stream) {
+    await turns();
+    yield chunk;
+  }
 }

@@ -12,6 +12,7 @@ import { SandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
 import { shortageOf } from "../common/shortage.ts";
+import { inTurns } from "../common/turns.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import {
@@ -38,6 +39,12 @@ const MIN_FINAL_STATUS = 200;
 const MAX_STATUS = 599;
 
 const NOTHING = Buffer.alloc(0);
+
+/**
+ * What Node keeps of a reply before it stops to read: it takes as many bytes as its socket does by
+ * default, and each of them can be a chunk with an object of its own.
+ */
+const MAX_KEPT_BYTES = 4_096;
 
 export interface Exchange {
   readonly request: IncomingMessage;
@@ -94,6 +101,7 @@ export function openUpstream(
   headers: readonly string[],
 ): ClientRequest {
   const { method = "GET", url = "/" } = request;
+  Object.defineProperty(socket, "readableHighWaterMark", { value: MAX_KEPT_BYTES });
   const upstream = httpRequest({
     createConnection: () => socket,
     method,
@@ -135,7 +143,7 @@ function relay(reply: IncomingMessage, exchange: Exchange): void {
   // At once: Node holds what is written until the next tick, and a reply may break off before.
   response.socket?.uncork();
   // A premature end destroys the response and with it the client's connection.
-  pipeline(reply, response, () => undefined);
+  pipeline(reply, inTurns, response, () => undefined);
 }
 
 /**

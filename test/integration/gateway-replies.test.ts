@@ -97,3 +97,13 @@ test("a few interim replies take nothing from the reply", async () => {
   expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
   expect(text.endsWith("\r\n\r\nhi")).toBe(true);
 });
+
+test("a reply in chunks of a byte goes on in the chunks that came at once", async () => {
+  const count = 200_000;
+  const text = await relayed((socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+    socket.end(`${"1\r\nx\r\n".repeat(count)}0\r\n\r\n`);
+  });
+  expect(text.match(/x/g)).toHaveLength(count);
+  expect(text.length).toBeLessThan(1.2 * count);
+});
