@@ -11,7 +11,7 @@ import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
 import { readBeginning } from "../common/http.ts";
-import { createTurns } from "../common/turns.ts";
+import { createLoopTurns } from "../common/loop-turns.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
@@ -137,7 +137,7 @@ async function* judged(
     ...(url.includes(`/${Filesystem.typeName}/`) && { maxStringBytes: MAX_NAME_BYTES }),
   };
   const reader = createMessageReader(type, limits);
-  const turns = createTurns();
+  const turns = createLoopTurns();
   for await (const chunk of chunks) {
     try {
       for (const message of reader.read(chunk)) {

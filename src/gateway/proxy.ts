@@ -11,8 +11,8 @@ import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
+import { inLoopTurns } from "../common/loop-turns.ts";
 import { shortageOf } from "../common/shortage.ts";
-import { inTurns } from "../common/turns.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import {
@@ -143,7 +143,7 @@ function relay(reply: IncomingMessage, exchange: Exchange): void {
   // At once: Node holds what is written until the next tick, and a reply may break off before.
   response.socket?.uncork();
   // A premature end destroys the response and with it the client's connection.
-  pipeline(reply, inTurns, response, () => undefined);
+  pipeline(reply, inLoopTurns, response, () => undefined);
 }
 
 /**

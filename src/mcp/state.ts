@@ -5,6 +5,7 @@ import { createSystemClock, type Clock } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
+import { createTurns, type Turns } from "../common/turns.ts";
 import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
@@ -27,6 +28,8 @@ export interface McpState extends AsyncDisposable {
   readonly logs: SandboxLogs;
   readonly captures: Captures;
   readonly cells: CellOrder;
+  /** Of the edits in a sandbox: each reads what the one before it wrote. */
+  readonly edits: Turns;
   readonly watchers: Watchers;
   /** Fires when the server ends. */
   readonly signal: AbortSignal;
@@ -107,6 +110,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     logs,
     captures,
     cells: createCellOrder(),
+    edits: createTurns(),
     watchers,
     made,
     signal,

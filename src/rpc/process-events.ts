@@ -16,7 +16,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { endStreamFromJson } from "@connectrpc/connect/protocol-connect";
 import { errorText } from "../common/errors.ts";
 import { createJsonGauge, type JsonLimits } from "../common/json.ts";
-import { createTurns } from "../common/turns.ts";
+import { createLoopTurns } from "../common/loop-turns.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import {
   ConnectRequestSchema,
@@ -67,7 +67,7 @@ export async function* readEvents(
   limits: JsonLimits,
 ): AsyncGenerator<StartResponse, void> {
   const reader = createEnvelopeReader({ maxBytes: MAX_MESSAGE_BYTES });
-  const turns = createTurns();
+  const turns = createLoopTurns();
   let isOver = false;
   for await (const chunk of chunks) {
     for (const { flags, message } of reader.read(chunk)) {

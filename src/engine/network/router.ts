@@ -7,6 +7,7 @@
 import { rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { createTurns, type Turns } from "../../common/turns.ts";
 import type { Egress, EgressRules } from "../engine.ts";
 import { slotOf, slotsOf } from "../host/id-ranges.ts";
 import { readMounts } from "../host/mount-table.ts";
@@ -45,7 +46,6 @@ import {
   senderRemoval,
   senderRules,
 } from "./router-rules.ts";
-import { createTurns, type Turns } from "./turns.ts";
 import { closeUplink, openUplink } from "./uplink.ts";
 
 /** The program for names has an account of its own for each router, above the ids of all containers. */

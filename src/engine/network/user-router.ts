@@ -8,6 +8,7 @@ import { open, type FileHandle } from "node:fs/promises";
 import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import { createTurns, type Turns } from "../../common/turns.ts";
 import type { EgressRules } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { readStartTicks } from "../oci/container-record.ts";
@@ -38,7 +39,6 @@ import {
   USER_UPLINK,
 } from "./router-rules.ts";
 import { requireResolver, type EgressTarget, type HostNetwork, type Routers } from "./router.ts";
-import { createTurns, type Turns } from "./turns.ts";
 import { openUserUplink } from "./user-uplink.ts";
 
 /** The last id of the only range: as a 16-bit number it is none, so that no account has it. */

@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
@@ -41,19 +42,28 @@ export const editFile = defineTool({
   annotations: DESTRUCTIVE,
   async handler(params, context) {
     const sandbox = await context.attach(params.sandbox_id);
-    const edit = replaceText(await readText(sandbox, params, context), params);
-    const { count, after } = edit;
-    checkCount(count, params);
-    const options = { signal: context.signal, user: params.user };
-    await sandbox.files.write(params.path, Buffer.from(after, "utf8"), options);
+    // Hosts make several calls at once; two of them may name one file by different paths.
+    const edit = await context.state.edits.run(sandbox.id, async () =>
+      writeEdit(sandbox, params, context),
+    );
     return textReply([
-      `replaced ${count} of ${count} occurrences in ${quoteName(params.path)}`,
+      `replaced ${edit.count} of ${edit.count} occurrences in ${quoteName(params.path)}`,
       `lines: ${formatLines(edit.lines)}`,
       edit.fact,
       expiryFact(context, params.sandbox_id),
     ]);
   },
 });
+
+async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext) {
+  const { signal } = context;
+  throwIfCanceled(signal);
+  const edit = replaceText(await readText(sandbox, params, context), params);
+  checkCount(edit.count, params);
+  const bytes = Buffer.from(edit.after, "utf8");
+  await sandbox.files.write(params.path, bytes, { signal, user: params.user });
+  return edit;
+}
 
 async function readText(sandbox: Sandbox, params: Params, context: ToolContext): Promise<string> {
   const { path, user } = params;

@@ -46,6 +46,21 @@ test("a file is written, read, edited, described and removed", async () => {
   expect((await call("stat_path", { path })).text).toMatch(/^not_found: /);
 });
 
+test("edits of one file at once are all kept", async () => {
+  await using world = await startMcpWorld();
+  const { at, call } = await startCalls(world);
+  const path = at("list.txt");
+  const names = Array.from({ length: 20 }, (_, index) => `item${index};`);
+  await call("write_file", { path, content: `${names.join("\n")}\n` });
+  const edits = names.map((name) =>
+    call("edit_file", { path, old_string: name, new_string: `new ${name}` }),
+  );
+  const replies = await Promise.all(edits);
+  expect(replies.map(({ isError }) => isError)).not.toContain(true);
+  const { text } = await call("read_file", { path });
+  expect(text).toContain(`\n${names.map((name) => `new ${name}`).join("\n")}\n`);
+});
+
 test("a large file is read in parts that end with lines", async () => {
   await using world = await startMcpWorld();
   const { at, call } = await startCalls(world);

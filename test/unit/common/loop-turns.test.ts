@@ -2,7 +2,7 @@
 
 import { Readable } from "node:stream";
 import { expect, test } from "vitest";
-import { createTurns, inTurns } from "../../../src/common/turns.ts";
+import { createLoopTurns, inLoopTurns } from "../../../src/common/loop-turns.ts";
 import { countTurns } from "../../support/turns.ts";
 
 const READING_MS = 300;
@@ -10,7 +10,7 @@ const READING_MS = 300;
 test("many readers at once share the turns", async () => {
   const endAtMs = performance.now() + READING_MS;
   const read = async (): Promise<number> => {
-    const turns = createTurns();
+    const turns = createLoopTurns();
     let messages = 0;
     for (; performance.now() < endAtMs; messages += 1) await turns();
     return messages;
@@ -26,6 +26,6 @@ test("the chunks of a stream that are there at once come as one", async () => {
   for (let count = 0; count < 1_000; count += 1) stream.push("a");
   stream.push(null);
   const chunks: string[] = [];
-  for await (const chunk of inTurns(stream)) chunks.push(chunk.toString());
+  for await (const chunk of inLoopTurns(stream)) chunks.push(chunk.toString());
   expect(chunks).toEqual(["a".repeat(1_000)]);
 });
