@@ -1,7 +1,7 @@
 /** The pictures of a cell, as files that the program of run_code wrote in the sandbox. */
 
 import type { Sandbox } from "../client/envd.ts";
-import { MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "./image.ts";
+import { MAX_IMAGE_SIDE, readImage } from "./image.ts";
 import type { ReplyImage } from "./respond.ts";
 import type { ToolContext } from "./tool.ts";
 import { isWholeImage } from "./whole-image.ts";
@@ -13,14 +13,14 @@ const MAX_IMAGES = 4;
 /** So many are looked at: what a picture is not is only known when it has been read. */
 const MAX_PICTURE_READS = 2 * MAX_IMAGES;
 
-/** The first pictures within the bounds of every provider; the others are named in the output. */
+/** The first pictures within the bounds of every provider and of the transport; the others are named in the output. */
 export async function readPictures(
   sandbox: Sandbox,
   paths: readonly string[],
-  { signal, log }: ToolContext,
+  { signal, log, maxImageBytes }: ToolContext,
 ): Promise<{ readonly images: readonly ReplyImage[]; readonly named: readonly string[] }> {
   const images: ReplyImage[] = [];
-  let leftBytes = MAX_IMAGE_BYTES;
+  let leftBytes = maxImageBytes;
   for (const path of paths.slice(0, MAX_PICTURE_READS)) {
     if (images.length === MAX_IMAGES || !path.startsWith(`${CELL_FOLDER}/`)) break;
     try {

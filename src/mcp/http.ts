@@ -71,7 +71,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
   const modern = createMcpHandler(
     ({ authInfo }) => {
       const principal = authInfo?.clientId ?? "http";
-      const shared = { state, tools, version, principal, extension };
+      const shared = { state, tools, version, principal, extension, transport: "http" } as const;
       return createMcpServer({ ...shared, era: "modern", isLasting: false });
     },
     {
@@ -239,7 +239,7 @@ async function openSession(
   principal: string,
 ): Promise<Session> {
   const { state, tools, version, conformance: extension } = options;
-  const shared = { state, tools, version, principal, extension };
+  const shared = { state, tools, version, principal, extension, transport: "http" } as const;
   const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
   const transport = new NodeStreamableHTTPServerTransport({
     sessionIdGenerator: () => randomUUID(),

@@ -3,9 +3,15 @@
  * what it claims to be, so neither a name nor a declared type is believed.
  */
 
-/** Providers refuse larger images: 5 MB of base64, sides of 8,000 pixels. */
-const MAX_IMAGE_BASE64 = 5_000_000;
-export const MAX_IMAGE_BYTES = (MAX_IMAGE_BASE64 / 4) * 3;
+/**
+ * Of all images of a reply. Providers refuse larger ones: 5 MB of base64, sides of 8,000 pixels. The
+ * official Python client refuses an event of more than 1 MiB on HTTP, with the text of the reply.
+ */
+const MAX_IMAGE_BASE64 = { stdio: 5_000_000, http: 800_000 };
+export const MAX_IMAGE_BYTES = {
+  stdio: (MAX_IMAGE_BASE64.stdio / 4) * 3,
+  http: (MAX_IMAGE_BASE64.http / 4) * 3,
+};
 export const MAX_IMAGE_SIDE = 8_000;
 
 export type ImageType = "image/png" | "image/jpeg" | "image/gif" | "image/webp";

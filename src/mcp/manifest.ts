@@ -44,6 +44,7 @@ export async function renderManifest(options: ManifestOptions): Promise<string> 
     tools,
     version,
     era: "legacy",
+    transport: "stdio",
     isLasting: false,
     principal: "manifest",
   });

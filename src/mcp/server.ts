@@ -12,6 +12,7 @@ import { createChangeSender } from "./change-sender.ts";
 import { explain, explainStarted, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
 import { startHeartbeat } from "./heartbeat.ts";
+import { MAX_IMAGE_BYTES } from "./image.ts";
 import { instructionsFor } from "./instructions.ts";
 import { changesOf, readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
@@ -26,6 +27,7 @@ export interface McpServerOptions {
   /** Of the program. */
   readonly version: string;
   readonly era: "legacy" | "modern";
+  readonly transport: "stdio" | "http";
   /**
    * Whether the connection lasts, so that notifications can be sent over it; otherwise it carries
    * one request, and the transport sends notifications by other means.
@@ -169,6 +171,7 @@ function toContext(
     state,
     principal,
     progress,
+    maxImageBytes: MAX_IMAGE_BYTES[options.transport],
     suggest,
     async attach(sandboxId) {
       try {

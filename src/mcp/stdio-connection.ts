@@ -37,7 +37,15 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     state.log.debug({ op: "mcp.stdio", err: error }, "connection fault");
   };
   const create = (era: "legacy" | "modern") =>
-    createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });
+    createMcpServer({
+      state,
+      tools,
+      version,
+      era,
+      transport: "stdio",
+      isLasting: true,
+      principal: "stdio",
+    });
   const transport = new StdioTransport({
     stdin,
     stdout,

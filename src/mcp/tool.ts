@@ -74,6 +74,8 @@ export interface ToolContext {
   readonly principal: string;
   /** Absent when the host asked for no progress. */
   readonly progress: SendProgress | undefined;
+  /** Of all images of the reply, by what carries it. */
+  readonly maxImageBytes: number;
   /**
    * The sandbox, noted as used by this server.
    * @throws SandboxError not_found with a hint.

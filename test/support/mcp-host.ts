@@ -22,6 +22,7 @@ export async function startMcpHost(
     tools,
     version: "0.0.0",
     era: "legacy",
+    transport: "stdio",
     isLasting: true,
     principal: "test",
   });

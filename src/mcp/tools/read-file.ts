@@ -25,7 +25,7 @@ import { isWholeImage } from "../whole-image.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;
-const MAX_OFFSET = Number.MAX_SAFE_INTEGER - MAX_IMAGE_BYTES;
+const MAX_OFFSET = Number.MAX_SAFE_INTEGER - MAX_IMAGE_BYTES.stdio;
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -108,12 +108,13 @@ async function readPicture(
   const type = imageType(slice.bytes);
   if (type === undefined) return undefined;
   const { sizeBytes } = slice;
+  const limit = context.maxImageBytes;
   if (sizeBytes === undefined) return `${type} of unknown size`;
-  if (sizeBytes > MAX_IMAGE_BYTES) {
-    return `${type} of more than ${formatBytes(MAX_IMAGE_BYTES)}, too large to be shown`;
+  if (sizeBytes > limit) {
+    return `${type} of more than ${formatBytes(limit)}, too large to be shown`;
   }
   const options = { signal: context.signal, user: params.user };
-  const range = { offset: 0, limit: MAX_IMAGE_BYTES };
+  const range = { offset: 0, limit };
   const whole =
     slice.bytes.length >= sizeBytes ? slice : await sandbox.files.read(params.path, range, options);
   const image = readImage(whole.bytes);
@@ -132,13 +133,18 @@ async function readPicture(
   return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
 }
 
+/** Whether a smaller copy would be shown. */
+const TOO_LARGE_PATTERN = / (?:are|be) shown$/;
+
 function binaryError(found: Found & { readonly picture: string | undefined }): SandboxError {
   const { params, context, slice, picture } = found;
   const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
   const type = picture ?? quoteName(mimeTypeOf(slice) || "unknown type");
   const message = `${quoteName(params.path)} is binary (${size}${type})`;
   const download = context.suggest("download_url", ", or use download_url");
-  const hint = `Repeat with encoding=base64${download}.`;
+  const smaller = context.suggest("run_process", "Make a smaller copy with run_process");
+  const isTooLarge = picture !== undefined && TOO_LARGE_PATTERN.test(picture) && smaller !== "";
+  const hint = `${isTooLarge ? smaller : "Repeat with encoding=base64"}${download}.`;
   return new SandboxError("invalid_argument", message, { hint });
 }
 

@@ -56,12 +56,14 @@ test("only what every provider takes as a picture is one", async () => {
   );
   expect(told.map(({ text }) => text)).toEqual([
     expect.stringMatching(
-      /^invalid_argument: \S+wide\.png is binary \([0-9]+ B, image\/png of 8001 x 1 pixels; only sides up to 8000 are shown\)\. Repeat/,
+      /^invalid_argument: \S+wide\.png is binary \([0-9]+ B, image\/png of 8001 x 1 pixels; only sides up to 8000 are shown\)\. Make a smaller copy with run_process/,
     ),
     expect.stringMatching(
-      /is binary \(4 MB, image\/png of more than 3\.8 MB, too large to be shown\)/,
+      /is binary \(4 MB, image\/png of more than 3\.8 MB, too large to be shown\)\. Make a smaller copy with run_process, or use download_url/,
     ),
-    expect.stringMatching(/is binary \(20 B, begins as image\/png, but its header is broken\)/),
+    expect.stringMatching(
+      /is binary \(20 B, begins as image\/png, but its header is broken\)\. Repeat/,
+    ),
     expect.stringMatching(/is binary \(60 B, begins as image\/png, but a part of it is missing\)/),
     expect.stringMatching(
       /\| text, though its name says image\/png \|[^]*--- content\nno picture\n/,

@@ -65,6 +65,31 @@ test.for([
   expect([reply.status, await reply.json()]).toEqual([status, { jsonrpc: "2.0", id: null, error }]);
 });
 
+/** The official Python client refuses a longer event. */
+const MAX_EVENT_BYTES = 1024 * 1024;
+
+test("a picture that makes an event too long for clients is named, a smaller one shown", async () => {
+  await using endpoint = await startEndpoint();
+  const { world } = endpoint;
+  const client = await connectHost(endpoint.url);
+  const sandbox_id = await world.createSandbox();
+  const pixel =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  const read = async (extraBytes: number) => {
+    const picture = Buffer.concat([Buffer.from(pixel, "base64"), Buffer.alloc(extraBytes)]);
+    const file = { sandbox_id, path: `${world.folder}/picture.png` };
+    const content = picture.toString("base64");
+    await world.call("write_file", { ...file, content, encoding: "base64" });
+    const { content: blocks } = await client.callTool({ name: "read_file", arguments: file });
+    return JSON.stringify(blocks);
+  };
+  const shown = await read(599_000);
+  expect(shown).toContain('"type":"image"');
+  expect(shown.length).toBeLessThan(MAX_EVENT_BYTES);
+  expect(await read(600_001)).toContain("image/png of more than 600 KB, too large to be shown");
+  await client.close();
+});
+
 test("an older host works in a session, with progress", async () => {
   await using endpoint = await startEndpoint();
   const client = await connectHost(endpoint.url);
