@@ -7,7 +7,12 @@ import type { Exchange } from "./exchange.ts";
 import type { Settings } from "./settings.ts";
 
 /** Routes that check for themselves, or need no token, by method and exact path. */
-const EXEMPT: ReadonlySet<string> = new Set(["GET /health", "GET /files", "POST /files"]);
+const EXEMPT: ReadonlySet<string> = new Set([
+  "GET /health",
+  "GET /files",
+  "HEAD /files",
+  "POST /files",
+]);
 
 /** What a program of the sandbox knows anyway. */
 const EXEMPT_INSIDE: ReadonlySet<string> = new Set(["GET /envs"]);

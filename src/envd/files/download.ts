@@ -1,4 +1,4 @@
-/** GET /files: the content of one file; whole, in part, or gzipped on the way. */
+/** GET and HEAD /files: the content of one file; whole, in part, or gzipped on the way. */
 
 import { constants, type Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
@@ -146,15 +146,20 @@ async function openFile(path: string): Promise<FileHandle> {
   }
 }
 
-function conditionsOf({ request: { headers } }: Exchange): ConditionHeaders {
+function conditionsOf(exchange: Exchange): ConditionHeaders {
+  const { headers } = exchange.request;
   return {
     ifMatch: headers["if-match"],
     ifUnmodifiedSince: headers["if-unmodified-since"],
     ifNoneMatch: headers["if-none-match"],
     ifModifiedSince: headers["if-modified-since"],
     ifRange: headers["if-range"]?.toString(),
-    range: headers.range,
+    range: isHead(exchange) ? undefined : headers.range,
   };
+}
+
+function isHead({ request }: Exchange): boolean {
+  return request.method === "HEAD";
 }
 
 function needsIdentity(headers: ConditionHeaders): boolean {
@@ -175,6 +180,10 @@ async function sendGzip({ exchange, path, file, type }: Content): Promise<void> 
     "content-type": type ?? UNKNOWN_TYPE,
     "content-encoding": "gzip",
   });
+  if (isHead(exchange)) {
+    response.end();
+    return;
+  }
   // The length of now: a file that is written to all the time would have no end. Files of the kernel
   // say that they are empty and are not.
   const end = size === 0 && !isEmpty ? Number.POSITIVE_INFINITY : Math.max(size - 1, 0);
@@ -239,10 +248,15 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
 }
 
 async function sendParts(
-  { exchange: { response, signal }, file }: Content,
+  { exchange, file }: Content,
   parts: readonly { readonly head?: string; readonly part: Part }[],
   tail = "",
 ): Promise<void> {
+  const { response, signal } = exchange;
+  if (isHead(exchange)) {
+    response.end();
+    return;
+  }
   for (const { head, part } of parts) {
     if (head !== undefined) response.write(head);
     if (part.end < part.start) continue;

@@ -9,6 +9,7 @@ import { upload } from "./upload.ts";
 export const fileRoutes = {
   "/files": {
     GET: logged("File read", "GET /files", download),
+    HEAD: logged("File read", "HEAD /files", download),
     POST: logged("File write", "POST /files", upload),
   },
   "/files/compose": {

@@ -1,10 +1,10 @@
-/** Several parts of a file in one download, and a file whose size is not known before. */
+/** Several parts of a file in one download, a file whose size is not known before, and heads alone. */
 
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
+import { startTestDaemon, type HttpReply } from "../../support/envd.ts";
 
 test("several parts of a file come as one body, each with its place", async () => {
   await using daemon = await startTestDaemon();
@@ -54,4 +54,18 @@ test("a file of sysfs says that it has a page, and is sent as it is", async () =
     const text = "accept-encoding" in headers ? gunzipSync(bytes).toString() : bytes.toString();
     expect([status, text]).toEqual([200, content]);
   }
+});
+
+test.for(["identity", "gzip"])("HEAD has the headers of the whole file, %s", async (coding) => {
+  await using daemon = await startTestDaemon();
+  await writeFile(join(daemon.folder, "a.txt"), "some text\n");
+  const url = `/files?path=${daemon.folder}/a.txt`;
+  const ask = async (method: string, headers = {}) =>
+    daemon.http(url, { method, headers: { "accept-encoding": coding, ...headers } });
+  const whole = await ask("GET");
+  const head = await ask("HEAD", { range: "bytes=0-1" });
+  const kept = ["content-type", "content-length", "content-encoding", "last-modified", "vary"];
+  const told = ({ headers }: HttpReply) => kept.map((name) => headers[name]);
+  expect([head.status, head.text]).toEqual([200, ""]);
+  expect(told(head)).toEqual(told(whole));
 });
