@@ -15,7 +15,14 @@ import { findBase, findNewestBase, listLayers, newLayerMoment } from "./base-lay
 import { recordBuildTime } from "./build-times.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
-const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
+/** As in the public service's base. Without it javac, ruby, vim and ls take text for ASCII. */
+export const LANGUAGE = { LANG: "C.UTF-8" } as const;
+
+const DEFAULTS = {
+  defaultUser: "user",
+  defaultWorkdir: "/home/user",
+  setup: { environment: LANGUAGE, startCommand: "", readyCommand: "" },
+} as const;
 /** What changes when the packages of this machine do; the second where there is no first. */
 const PACKAGES = "/var/lib/dpkg/status";
 const HOST_STATE = "/usr/lib";

@@ -20,7 +20,7 @@ import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
 import { BASE_PARTS, listLayers, newLayerMoment } from "./base-layers.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
-import type { BaseBuildTask } from "./built-ins.ts";
+import { LANGUAGE, type BaseBuildTask } from "./built-ins.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
 const PREFIX = "interpreter-";
@@ -37,7 +37,7 @@ const SERVER = `${DAEMON_DIRECTORY}/interpreter/server.py`;
  * the first cell does not wait.
  */
 const INTERPRETER_SETUP: TemplateSetup = {
-  environment: {},
+  environment: LANGUAGE,
   startCommand: `exec sudo -n -E PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 ${SERVER}`,
   readyCommand: `curl -sf -o /dev/null --max-time 40 http://127.0.0.1:${PORT}/health`,
   cpus: 2,

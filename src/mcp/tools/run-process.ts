@@ -37,8 +37,11 @@ import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 const MAX_COMMAND_CHARACTERS = 100_000;
 const MAX_ARGUMENTS = 1_000;
 const MAX_STDIN_CHARACTERS = 1_000_000;
-/** What nearly all programs know; the codes are removed from the output. */
-const TERMINAL_NAME = "xterm-256color";
+/**
+ * What nearly all programs know; the codes are removed from the output. What is typed and shown is
+ * UTF-8, whatever language an image or a create chose.
+ */
+const TERMINAL_ENVIRONMENT = { TERM: "xterm-256color", LC_CTYPE: "C.UTF-8" };
 const STDIN_CHUNK_BYTES = 256 * 1024;
 
 const input = z.strictObject({
@@ -145,7 +148,7 @@ async function startProcess(
   const request: ProcessRequest = {
     ...(params.args === undefined ? shell : literal),
     ...(params.cwd !== undefined && { cwd: params.cwd }),
-    env: { ...(params.pty && { TERM: TERMINAL_NAME }), ...toRecord(params.env) },
+    env: { ...(params.pty && TERMINAL_ENVIRONMENT), ...toRecord(params.env) },
     hasStdin: params.keep_stdin_open || params.stdin !== undefined,
     ...(params.pty && { terminal: { cols: params.cols ?? 120, rows: params.rows ?? 40 } }),
   };

@@ -28,6 +28,11 @@ test("git can serve repositories by itself", async () => {
   expect(await say(`test -x "$(git --exec-path)/git-daemon" && echo yes`)).toBe("yes");
 });
 
+test("text is UTF-8 for programs, those of root too", async () => {
+  expect(await say("x=日本; echo $LANG ${#x}; printf %s $x | wc -m")).toBe("C.UTF-8 2\n2");
+  expect(await say("sudo sh -c 'echo $LANG'")).toBe("C.UTF-8");
+});
+
 test("the accounts: root, and a user with a shell who may become root without a password", async () => {
   expect(await say("getent passwd root user | cut -d: -f1,6,7")).toBe(
     "root:/root:/bin/bash\nuser:/home/user:/bin/bash",

@@ -69,12 +69,12 @@ test("a terminal has its size, changes it, and passes Ctrl-C on", async () => {
   expect(text).toMatch(/exit_code: 3 .*\n--- stdout\n[^\n]*30 100\n/);
 });
 
-test("a terminal has a name, one output, and is ended by a signal", async () => {
+test("a terminal has a name, UTF-8, one output, and is ended by a signal", async () => {
   await using world = await startMcpWorld();
-  const script = "echo $TERM; test -t 0 && test -t 2 && echo error >&2; exec sleep 60";
+  const script = "echo $TERM $LC_CTYPE; test -t 0 && test -t 2 && echo error >&2; exec sleep 60";
   const { process } = await start(world, { cmd: script, pty: true });
   const output = async () => (await world.call("get_process_output", process)).text;
-  await expect.poll(output).toContain("\nxterm-256color\nerror\n");
+  await expect.poll(output).toContain("\nxterm-256color C.UTF-8\nerror\n");
   expect(await output()).toMatch(/stderr 0 B/);
   const ended = await world.call("send_signal", process);
   expect(ended.text).toMatch(/^SIGTERM sent .* \(ended by signal: terminated\)/);
