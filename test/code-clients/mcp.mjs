@@ -107,6 +107,8 @@ assert.match(
 );
 await run("v = 1", { context: "other" });
 assert.match((await run("v + 1", { context: "other" })).text, /2/);
+// Plotly shows no chart without it.
+assert.match((await run("import nbformat; nbformat.version_info >= (4, 2)")).text, /True/);
 assert.match((await run("'v' in globals()")).text, /False/);
 assert.match((await run("const t: number = 41; t + 1", { language: "typescript" })).text, /42/);
 assert.match((await run("echo $((6 * 7))", { language: "bash" })).text, /42/);

@@ -14,6 +14,8 @@ const PACKAGES = [
   "python3-jupyter-client",
   "python3-zmq",
   "python3-matplotlib",
+  // Charts of plotly, which users install by pip, are shown by it alone.
+  "python3-nbformat",
   "python3-numpy",
   "python3-openpyxl",
   "python3-pandas",
