@@ -8,6 +8,9 @@ import { whileLeft } from "./while-left.ts";
 
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
+const FULL_INODES = 64;
+/** Kept free as the reserve of bytes is, for what runs already; a sandbox takes some twenty. */
+const RESERVED_INODES = 1_000;
 const BYTES_PER_MB = 1024 ** 2;
 
 /** Copies under way, which take space that is still free. */
@@ -68,20 +71,35 @@ function aboveReserve({ freeBytes, totalBytes }: HostSpace): number {
  */
 export async function toDiskFault(error: unknown, path: string): Promise<unknown> {
   try {
-    const { freeBytes } = await readSpace(path);
-    return freeBytes < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
+    return (await isFull(path)) ? diskFullError(`disk of ${path}`, error) : error;
   } catch (fault) {
     return fault instanceof SandboxError ? fault : error;
   }
+}
+
+async function isFull(path: string): Promise<boolean> {
+  const { freeBytes } = await readSpace(path);
+  return freeBytes < FULL_BYTES || (await readFreeInodes(path)) < FULL_INODES;
+}
+
+/** Of the file system of a folder of the home; without end where it makes them as they are needed. */
+async function readFreeInodes(path: string): Promise<number> {
+  const { files, ffree } = await statfs(path).catch(toHomeFault);
+  return files === 0 ? Infinity : ffree;
 }
 
 /** @throws SandboxError resource_exhausted when less than the reserve is free. */
 export async function requireDiskSpace(path: string, word?: ErrorWord): Promise<void> {
   const { freeBytes, totalBytes } = await readSpace(path);
   const reserve = reserveOf(totalBytes);
-  if (freeBytes >= reserve) return;
-  const subject = `disk of ${path} has ${toMb(freeBytes)} MiB left of the ${toMb(reserve)} MiB that are kept free`;
-  throw diskFullError(subject, undefined, word);
+  if (freeBytes < reserve) {
+    const left = `${toMb(freeBytes)} MiB left of the ${toMb(reserve)} MiB`;
+    throw diskFullError(`disk of ${path} has ${left} that are kept free`, undefined, word);
+  }
+  const inodes = await readFreeInodes(path);
+  if (inodes >= RESERVED_INODES) return;
+  const left = `${inodes} inodes left of the ${RESERVED_INODES}`;
+  throw diskFullError(`disk of ${path} has ${left} that are kept free`, undefined, word);
 }
 
 export function createCopyLedger(): CopyLedger {

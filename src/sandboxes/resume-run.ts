@@ -6,7 +6,7 @@ import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { Folders, History, Registry, SandboxEntry, Services } from "./context.ts";
-import { requireDiskSpace } from "./disk-space.ts";
+import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import { followEntry, noteRecord, requireBuild, setDeadline, updateRecord } from "./registry.ts";
 import { startTemplateService } from "./start-command.ts";
 import { expiryOfRun } from "./timeout.ts";
@@ -66,13 +66,15 @@ export async function bootEntry(
       bootId,
     });
   } catch (error) {
+    // Before the halt, which gives back what the start has taken.
+    const fault = await toDiskFault(error, context.directory);
     try {
       await container.halt();
     } finally {
       // Also where the halt fails, as on a full disk: what is there decides.
       if (hadMemory) noteMemory(context, entry);
     }
-    throw toBootFault(error);
+    throw toBootFault(fault);
   }
   followEntry(context, entry, { isInitialized: true });
 }
@@ -113,7 +115,7 @@ export async function restoreEntry(
   } catch (error) {
     setDeadline(container, record);
     noteLostMemory(context, entry);
-    throw toRestoreFault(error);
+    throw toRestoreFault(await toDiskFault(error, context.directory));
   }
   await step("restore.started");
   try {

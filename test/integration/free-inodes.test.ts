@@ -1,0 +1,43 @@
+/** A disk that has bytes left, and no inodes for further files. */
+
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { isRootless } from "../../src/common/privilege.ts";
+import { requireDiskSpace, toDiskFault } from "../../src/sandboxes/disk-space.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+const run = promisify(execFile);
+/** Said by a program, whose errors have no code. */
+const FAULT = new Error("launcher: bind envd.sock: No space left on device");
+/** Of the folder itself. */
+const OWN_INODES = 1;
+
+async function openDisk(inodes: number) {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await makeTempFolder());
+  const options = `size=64g,nr_inodes=${inodes + OWN_INODES}`;
+  await run("mount", ["-t", "tmpfs", "-o", options, "none", path]);
+  stack.defer(async () => void (await run("umount", [path])));
+  const owned = stack.move();
+  return { path, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+test.skipIf(isRootless())("nothing begins with too few inodes", async () => {
+  await using few = await openDisk(999);
+  await expect(requireDiskSpace(few.path)).rejects.toMatchObject({
+    code: "resource_exhausted",
+    message: expect.stringContaining("999 inodes"),
+  });
+  await using enough = await openDisk(1_000);
+  await expect(requireDiskSpace(enough.path)).resolves.toBeUndefined();
+});
+
+test.skipIf(isRootless())("what fails for want of inodes is told as a full disk", async () => {
+  await using disk = await openDisk(100);
+  expect(await toDiskFault(FAULT, disk.path)).toBe(FAULT);
+  for (let left = 100; left > 1; left -= 1) await writeFile(join(disk.path, `${left}`), "");
+  expect(await toDiskFault(FAULT, disk.path)).toMatchObject({ code: "resource_exhausted" });
+});
