@@ -29,6 +29,8 @@ export interface FaultHome extends AsyncDisposable {
   isRunning(): boolean;
   /** Ends it, politely or not, and waits until it is gone. */
   stop(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
+  /** Stops it, or lets it go on. */
+  signal(signal: "SIGSTOP" | "SIGCONT"): void;
   /** Resolves when it ended by itself. */
   ended(): Promise<void>;
   plan(plan: StepPlan): Promise<void>;
@@ -114,6 +116,7 @@ export async function openFaultHome(
     isRunning: () =>
       program !== undefined && program.child.exitCode === null && program.child.signalCode === null,
     stop,
+    signal: (signal) => void program?.child.kill(signal),
     async ended() {
       await program?.exited();
       program = undefined;

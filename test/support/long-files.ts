@@ -19,6 +19,7 @@ export const LONG_FILES = {
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
     "test/e2e/faults/store.test.ts",
+    "test/e2e/faults/tool-sequences.test.ts",
     "test/e2e/faults/volumes.test.ts",
     "test/e2e/faults/write-faults-at-starts.test.ts",
     "test/e2e/faults/write-faults.test.ts",

@@ -12,6 +12,7 @@ const UNCOMPARED = [
   "demo/steps",
   "e2e/from-nothing/first-run.test",
   "support/fault-home",
+  "support/file-model",
   "support/fuzz",
   "support/power-cuts/recorded-disk",
   "support/step-listener",
