@@ -40,6 +40,8 @@ export interface EgressProgram {
    * @throws SandboxError unavailable when the program does not take names.
    */
   order(sender: string, domains: readonly string[] | undefined): Promise<void>;
+  /** Asks other name servers from now on: where it runs it starts anew, with the names of all senders. */
+  renew(resolvers: readonly string[]): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -49,8 +51,9 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
   let run: Promise<Run> | undefined;
   const backoff = createBackoff(RESTART_MS.first, RESTART_MS.longest);
   let isStopped = false;
+  let { resolvers } = options;
   const start = async (): Promise<Run> => {
-    const started = await startRun(options);
+    const started = await startRun({ ...options, resolvers });
     const again = () => {
       run = undefined;
       if (isStopped || table.size === 0) return;
@@ -86,18 +89,26 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       table.set(sender, domains);
       await (await ensure()).send({ sender, domains });
     },
+    async renew(others) {
+      resolvers = others;
+      await endRun(run);
+    },
     async stop() {
       isStopped = true;
       table.clear();
-      const child = await run?.then((started) => started.child).catch(() => undefined);
-      if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-      const ended = once(child, "exit");
-      // This process stays for it: where nothing else is under way, the wait would be its end.
-      child.ref();
-      child.kill("SIGKILL");
-      await ended;
+      await endRun(run);
     },
   };
+}
+
+async function endRun(run: Promise<Run> | undefined): Promise<void> {
+  const child = await run?.then((started) => started.child).catch(() => undefined);
+  if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, "exit");
+  // This process stays for it: where nothing else is under way, the wait would be its end.
+  child.ref();
+  child.kill("SIGKILL");
+  await ended;
 }
 
 /** What does not forget is ended, and started anew without what it should forget. */

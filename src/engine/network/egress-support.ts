@@ -4,16 +4,16 @@ import { open } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { causeCode, errorText } from "../../common/errors.ts";
-import { readIfThere } from "../../common/files.ts";
+import { canWrite, readIfThere, readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
+import type { HostNetwork } from "./host-network.ts";
 import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
-import type { HostNetwork } from "./router.ts";
 import { uplinkRules } from "./uplink.ts";
 import { tryUserRouter } from "./user-router.ts";
 import { UPLINK_PROGRAM } from "./user-uplink.ts";
@@ -23,6 +23,9 @@ const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
 const TUNNEL = "/dev/net/tun";
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
 const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
+
+/** In the kernel's table of routes. */
+const ANYWHERE = "00000000";
 
 /** How the network of containers is meant to be; undefined for loopback alone. */
 export interface EgressOptions {
@@ -41,6 +44,62 @@ export interface EgressSupport {
 }
 
 const NAME = "internet";
+
+/**
+ * Finds it at the first call, and again once a program, a name server or the default route is another one.
+ * What was found once stays where nothing is found later: a machine without a network for a while has
+ * one again.
+ */
+export function rememberEgress(
+  find: () => Promise<EgressSupport>,
+  readFacts: () => string = readNetworkFacts,
+): (freshness: "cached" | "fresh") => Promise<EgressSupport> {
+  let facts: string | undefined;
+  let known: Promise<EgressSupport> | undefined;
+  let latest: HostNetwork | undefined;
+  let changes = 0;
+  /** Containers keep it: they see the latest name servers too. */
+  const follow = (first: HostNetwork): HostNetwork => ({
+    ...first,
+    get resolvers() {
+      return (latest ?? first).resolvers;
+    },
+    get changes() {
+      return changes;
+    },
+  });
+  async function look(before: Promise<EgressSupport> | undefined): Promise<EgressSupport> {
+    const last = await before?.catch(() => undefined);
+    const { check, outside } = await find();
+    if (outside === undefined) return { check, outside: last?.outside };
+    latest = outside;
+    changes += 1;
+    return { check, outside: last?.outside ?? follow(outside) };
+  }
+  return async (freshness) => {
+    const now = readFacts();
+    if (known === undefined || freshness === "fresh" || now !== facts) known = look(known);
+    facts = now;
+    try {
+      return await known;
+    } catch (error) {
+      facts = undefined;
+      throw error;
+    }
+  };
+}
+
+/** What is looked at, as a text that costs next to nothing to read. */
+function readNetworkFacts(): string {
+  const routes = (readKernelFile("/proc/self/net/route") ?? "").split("\n");
+  const defaults = routes
+    .map((line) => line.split("\t"))
+    .filter(([, target]) => target === ANYWHERE)
+    .map(([link, , gateway]) => [link, gateway]);
+  const programs = [...PROGRAMS, UPLINK_PROGRAM].map((name) => findProgram(name));
+  const resolvers = RESOLVER_FILES.map((path) => readKernelFile(path));
+  return JSON.stringify([programs, canWrite(TUNNEL), resolvers, defaults]);
+}
 
 /** Looks at programs, route and name servers, and tries the rules in a namespace that ends at once. */
 export async function findEgress(
@@ -65,6 +124,7 @@ export async function findEgress(
       program: options.program,
       perlDirectory,
       resolvers: options.resolvers ?? (await readResolvers()),
+      changes: 0,
     };
     await Promise.all([tryRules(), isRootless() ? tryUserRouter(outside) : undefined]);
     return describe(link, outside);

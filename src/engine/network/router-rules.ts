@@ -55,7 +55,7 @@ export function linkName(slot: number): string {
 }
 
 /** The name servers that a sandbox sees; the router passes each on to a real one. */
-function nameServers(count: number): string[] {
+export function nameServers(count: number): string[] {
   return Array.from({ length: count }, (_, index) => addressAt(GATEWAY_BASE, index));
 }
 
@@ -162,14 +162,6 @@ export const ROUTER_SETTINGS = [
   ["/proc/sys/net/ipv4/conf/default/send_redirects", "0"],
   ["/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
 ] as const;
-
-/** The outside's own addresses, instead of those that the router had before, in one moment. */
-export function hostRules(hosts: readonly string[]): string {
-  return lines([
-    "flush set inet sandboxes never",
-    `add element inet sandboxes never { ${[...BLOCKED_NETWORKS, ...hosts].join(", ")} }`,
-  ]);
-}
 
 /** The router's own addresses and its link to the internet; run in the router. */
 export function routerLinks(uplink: Uplink): string {

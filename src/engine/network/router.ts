@@ -13,8 +13,10 @@ import { slotOf, slotsOf } from "../host/id-ranges.ts";
 import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
-import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
+import { createEgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import { followOutside, type Followed } from "./follow-outside.ts";
+import type { HostNetwork } from "./host-network.ts";
 import { makeLink } from "./make-link.ts";
 import {
   applyRules,
@@ -23,7 +25,6 @@ import {
   listAddresses,
   listLinks,
   writeSettings,
-  type NetworkPath,
 } from "./namespace.ts";
 import {
   claimRouter,
@@ -74,19 +75,7 @@ export interface Routers {
   disconnect(directory: string): Promise<void>;
 }
 
-/** Where a new router leads. */
-export interface HostNetwork {
-  readonly path: NetworkPath;
-  /** IPv4 addresses of name servers that can be reached there. */
-  readonly resolvers: readonly string[];
-  /** File of the program for rules that name hosts. */
-  readonly program: string;
-  readonly perlDirectory: string;
-}
-
-interface State {
-  /** By the number of their router; a process has only those that it was asked for itself. */
-  readonly programs: Map<number, EgressProgram>;
+interface State extends Followed {
   /** By the folder of their containers: the last one must not take a new one's router. */
   readonly turns: Turns;
   /** By the same folder: the links of containers that an earlier process left. */
@@ -95,7 +84,12 @@ interface State {
 
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
 export function createRouters(): Routers {
-  const state: State = { programs: new Map(), turns: createTurns(), leftLinks: new Map() };
+  const state: State = {
+    programs: new Map(),
+    turns: createTurns(),
+    leftLinks: new Map(),
+    followed: new Map(),
+  };
   return {
     outlivesProcess: true,
     async hasLost({ directory, record }) {
@@ -232,7 +226,7 @@ async function forgetDomains({ programs }: State, router: Router, slot: number):
 
 async function ensureRouter(state: State, owner: string, outside: HostNetwork): Promise<Router> {
   for (const router of await routersOf(owner)) {
-    if (await isUsable(router)) return router;
+    if (await isUsable(router)) return followOutside(state, router, outside);
     await removeRouter(state, router);
   }
   const slot = await claimRouter(owner);
@@ -248,6 +242,7 @@ async function ensureRouter(state: State, owner: string, outside: HostNetwork): 
     await writeRouter(router);
     await makeRouter(router);
     await writeRouter({ ...router, isReady: true });
+    state.followed.set(slot, outside.changes);
     return router;
   } catch (error) {
     await removeRouter(state, router);
@@ -265,11 +260,12 @@ async function makeRouter(router: Router): Promise<void> {
   await changeLinks(path, routerLinks(router));
 }
 
-async function removeRouter({ programs }: State, router: Router): Promise<void> {
+async function removeRouter({ programs, followed }: State, router: Router): Promise<void> {
   const { slot, path, outside } = router;
   // Its namespace would live on in it.
   await programs.get(slot)?.stop();
   programs.delete(slot);
+  followed.delete(slot);
   // A namespace outside that is gone took its side of the link and its rules along.
   if (outside === null || (await isMounted(outside))) await closeUplink(outside ?? undefined, slot);
   if (await isMounted(path)) await runProgram(["umount", path]);

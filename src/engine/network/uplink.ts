@@ -40,11 +40,16 @@ export async function openUplink(
   await settleForwarding(outside);
 }
 
+/** Its rules for other name servers than before, and forwarding for the link of the default route of now. */
+export async function renewUplink(outside: NetworkPath, uplink: Uplink): Promise<void> {
+  await applyRules(outside, withoutTable(uplinkTable(uplink.slot)) + uplinkRules(uplink));
+  await settleForwarding(outside);
+}
+
 /** Takes the link away, then its rules. Idempotent. */
 export async function closeUplink(outside: NetworkPath, slot: number): Promise<void> {
   await deleteLink(outside, uplinkName(slot));
-  const table = uplinkTable(slot);
-  await applyRules(outside, `add table inet ${table}\ndelete table inet ${table}\n`);
+  await applyRules(outside, withoutTable(uplinkTable(slot)));
   await settleForwarding(outside);
 }
 
@@ -87,10 +92,12 @@ async function switchOff(outside: NetworkPath): Promise<void> {
     outside,
     off.map((name) => [forwardingPath(name), "0"]),
   );
-  await applyRules(
-    outside,
-    `add table inet ${FORWARDING_TABLE}\ndelete table inet ${FORWARDING_TABLE}\n`,
-  );
+  await applyRules(outside, withoutTable(FORWARDING_TABLE));
+}
+
+/** Removes a table, whether or not it is there. */
+function withoutTable(name: string): string {
+  return lines([`add table inet ${name}`, `delete table inet ${name}`]);
 }
 
 function forwardingPath(link: string): string {

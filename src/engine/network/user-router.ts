@@ -14,6 +14,7 @@ import { runProgram } from "../host/run-program.ts";
 import { readStartTicks } from "../oci/container-record.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import type { HostNetwork } from "./host-network.ts";
 import { makeLink } from "./make-link.ts";
 import {
   applyRules,
@@ -24,9 +25,9 @@ import {
   writeSettings,
 } from "./namespace.ts";
 import { readOwnAddresses, watchOwnAddresses } from "./own-addresses.ts";
+import { hostRules, resolverRules } from "./router-changes.ts";
 import {
   gatewayLinks,
-  hostRules,
   linkName,
   MAX_SENDERS,
   ROUTER_SETTINGS,
@@ -38,7 +39,7 @@ import {
   senderRules,
   USER_UPLINK,
 } from "./router-rules.ts";
-import { requireResolver, type EgressTarget, type HostNetwork, type Routers } from "./router.ts";
+import { requireResolver, type EgressTarget, type Routers } from "./router.ts";
 import { openUserUplink } from "./user-uplink.ts";
 
 /** The last id of the only range: as a 16-bit number it is none, so that no account has it. */
@@ -47,7 +48,9 @@ const PROGRAM_USER = NAMESPACE_ID_BASE + ID_RANGE - 1;
 interface Router extends AsyncDisposable {
   /** File of its namespace. */
   readonly path: string;
-  readonly resolvers: readonly string[];
+  resolvers: readonly string[];
+  /** The last change of the outside that it took over. */
+  followed: number;
   readonly program: EgressProgram;
   /** By the folder of their container: the number of each one's link and address. */
   readonly senders: Map<string, number>;
@@ -95,6 +98,7 @@ async function connect(
     if (rules.domains.length > 0) requireResolver(outside.resolvers);
     const router = routers.get(owner) ?? (await openRouter(owner, outside));
     routers.set(owner, router);
+    await followOutside(router, outside);
     const slot = router.senders.get(directory) ?? claimSlot(router);
     router.senders.set(directory, slot);
     const address = sandboxAddress(slot);
@@ -106,6 +110,15 @@ async function connect(
     await makeLink(router.path, senderLinks(slot, network, USER_UPLINK.mtu), network);
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
+}
+
+/** The machine may have other name servers than when the router was made. */
+async function followOutside(router: Router, { resolvers, changes }: HostNetwork): Promise<void> {
+  if (router.followed === changes) return;
+  await applyRules(router.path, resolverRules(resolvers));
+  await router.program.renew(resolvers);
+  router.resolvers = [...resolvers];
+  router.followed = changes;
 }
 
 async function disconnect({ turns, routers }: State, directory: string): Promise<void> {
@@ -155,6 +168,7 @@ async function openRouter(owner: string, outside: HostNetwork): Promise<Router> 
   return {
     path,
     resolvers,
+    followed: outside.changes,
     program: names,
     senders: new Map(),
     lastSlot: -1,

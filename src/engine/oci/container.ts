@@ -9,7 +9,7 @@ import { findGofer } from "../gvisor/find-gofer.ts";
 import type { RelayDial } from "../gvisor/relay.ts";
 import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
-import type { HostNetwork } from "../network/router.ts";
+import type { HostNetwork } from "../network/host-network.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { createCopies, findSaveFault } from "./container-copies.ts";
 import { readStartTicks, type ContainerRecord } from "./container-record.ts";

@@ -3,7 +3,8 @@
 import type { ContainerSpec, IsolationLevel } from "../engine.ts";
 import type { AbilityTrial } from "../gvisor/abilities.ts";
 import type { ImageKeys } from "../gvisor/image-seal.ts";
-import type { HostNetwork, Routers } from "../network/router.ts";
+import type { HostNetwork } from "../network/host-network.ts";
+import type { Routers } from "../network/router.ts";
 import type { BlankDisks } from "../storage/blank-disk.ts";
 import type { CgroupHost } from "./cgroups.ts";
 import type { ContainerRecord } from "./container-record.ts";

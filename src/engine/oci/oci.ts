@@ -10,7 +10,7 @@ import { notRestorable } from "../gvisor/memory-image.ts";
 import { findProgram } from "../host/find-program.ts";
 import { claimIds, holdIds } from "../host/id-ranges.ts";
 import { gvisorCommand } from "../host/install-command.ts";
-import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
+import { findEgress, rememberEgress, type EgressOptions } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
 import { createBlankDisks } from "../storage/blank-disk.ts";
@@ -66,11 +66,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
   const routers = isRootless() ? createUserRouters() : createRouters();
-  let egress: Promise<EgressSupport> | undefined;
-  const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
-    if (freshness === "fresh") egress = undefined;
-    return (egress ??= findEgress(egressOptions, perlDirectory));
-  };
+  const support = rememberEgress(async () => findEgress(egressOptions, perlDirectory));
   const guards = createGuards(guardian);
   const launchContext = async (isolation: ContainerSpec["isolation"]): Promise<LaunchContext> => {
     const found = await probe("cached");
@@ -83,7 +79,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     const [daemon, cgroups, { outside }, disksFolder] = await Promise.all([
       prepareDaemon(options.home, options.daemon),
       requireCgroups(choice.usesDelegation ? findDelegation() : undefined),
-      support(),
+      support("cached"),
       findDisksFolder(options.home),
     ]);
     const { hasDeadlines } = guards;
