@@ -1,5 +1,6 @@
 /** Runs the two programs that know networks, in the network namespace of a file. */
 
+import { errorText } from "../../common/errors.ts";
 import { runProgram } from "../host/run-program.ts";
 
 /** Each a path and what is written there. */
@@ -46,10 +47,19 @@ export async function listLinks(network: NetworkPath): Promise<string[]> {
   return [...text.matchAll(/^\d+: ([^:@\s]+)/gm)].map((match) => match[1] ?? "");
 }
 
-/** The link of the default route for IPv4; undefined where there is no internet access. */
+/** Any address of the internet, to which nothing is sent. */
+const FAR_ADDRESS = "4.0.0.1";
+const NO_ROUTE = /unreachable/i;
+
+/** The link by which IPv4 leads outside, that of a private network which takes all too; undefined where none does. */
 export async function defaultLink(network: NetworkPath): Promise<string | undefined> {
-  const text = await runIn(network, { command: ["ip", "-4", "route", "show", "default"] });
-  return /\bdev (\S+)/.exec(text)?.[1];
+  try {
+    const text = await runIn(network, { command: ["ip", "-4", "route", "get", FAR_ADDRESS] });
+    return /\bdev (\S+)/.exec(text)?.[1];
+  } catch (error) {
+    if (NO_ROUTE.test(errorText(error))) return undefined;
+    throw error;
+  }
 }
 
 /** The IPv4 addresses of a namespace's own links. */

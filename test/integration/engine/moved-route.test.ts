@@ -123,3 +123,17 @@ test("sandboxes ask the name servers of now once another one is connected", asyn
     told: [["192.0.2.53"], ...names, ...names, resolvers, ...names],
   });
 });
+
+test.each([
+  ["halves of all addresses", "ip route add 0.0.0.0/1 dev two && ip route add 128.0.0.0/1 dev two"],
+  ["a rule", "ip route add default dev two table 51820 && ip rule add not fwmark 1 table 51820"],
+])("the link of a private network that takes all by %s forwards", async (_name, command) => {
+  await using folder = await makeTempFolder();
+  await using outside = await makeNetwork(join(folder.path, "outside"));
+  await using router = await makeNetwork(join(folder.path, "router"));
+  await within(outside.path, `${TWO_LINKS}\n${command}`);
+  await openUplink(outside.path, uplink(1), router.path);
+  const found = await forwardingOf(outside.path);
+  await closeUplink(outside.path, 1);
+  expect(found).toEqual({ one: "off", two: "on for routers" });
+});
