@@ -4,6 +4,7 @@ import { createGate } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { ForkOptions, ForkResult } from "../../sandboxes/fork-sandbox.ts";
+import { cleanUpOrRetry } from "../../sandboxes/retry-cleanup.ts";
 import type { CreateOptions } from "../../sandboxes/sandbox.ts";
 import { openEnvironment } from "../../sandboxes/secrets.ts";
 import { checkTimeout, MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
@@ -50,10 +51,7 @@ export async function forkPod(
     const results = await Promise.allSettled(starts);
     if (signal.aborted) {
       const made = results.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
-      const ends = made.map(async ({ sandboxId }) =>
-        endSandbox(context, sandboxId, { reason: "no client waits for it" }),
-      );
-      await Promise.allSettled(ends);
+      await Promise.all(made.map(async ({ sandboxId }) => endUnawaited(context, sandboxId)));
     }
     requireAwaited(signal);
     const forks = results.map(async (result): Promise<ForkResult> => {
@@ -72,6 +70,13 @@ export async function forkPod(
   } finally {
     await releaseSnapshot(context, snapshot.buildId);
   }
+}
+
+/** No client knows it: nothing else ends it before its time. */
+async function endUnawaited(context: ClusterContext, sandboxId: string): Promise<void> {
+  await cleanUpOrRetry(context, `fork ${sandboxId}`, async () => {
+    await endSandbox(context, sandboxId, { reason: "no client waits for it" });
+  });
 }
 
 function refuse(message: string): SandboxError {

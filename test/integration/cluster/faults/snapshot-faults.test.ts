@@ -151,6 +151,38 @@ test.for([committed, ...IMAGE_STEPS.fork])(
   },
 );
 
+test(
+  "a fork that no client waits for ends, also where that fails at first",
+  { timeout: LONG },
+  async () => {
+    const source = await create("base");
+    const client = new AbortController();
+    let refused = 0;
+    const isFirst = (body: unknown) => {
+      if (!String(Object(Object(body).data).record).includes('"state":"ending"')) return false;
+      refused += 1;
+      return refused === 1;
+    };
+    const reply = { status: 500, reason: "", message: "planned outage" };
+    place.world.api.refuse("PATCH configmaps", reply, isFirst);
+    using _ = atStep("pod.committed", async () => {
+      client.abort();
+      // The front reads the end of the connection before what comes after it.
+      for (let count = 0; count < 2; count += 1) await send("GET /v2/sandboxes");
+    });
+    const forking = fetch(`${place.url}/sandboxes/${source}/fork`, {
+      method: "POST",
+      headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
+      body: JSON.stringify({ count: 1, timeout: 600 }),
+      signal: client.signal,
+    });
+    await expect(forking).rejects.toThrow("aborted");
+    await expect.poll(() => refused, SETTLED).toBeGreaterThan(0);
+    const forks = () => paths("pods/").filter((path) => path !== `pods/${source}`);
+    await expect.poll(forks, SETTLED).toEqual([]);
+  },
+);
+
 test.for(IMAGE_STEPS.remove)(
   "a removal that fails at %s is done all the same",
   { timeout: LONG },
