@@ -16,7 +16,8 @@ import {
 } from "./follow-process.ts";
 import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
 import { isReplaced } from "./replaced.ts";
-import { canContinue, openStored, type StoredProcess } from "./stored-process.ts";
+import { openStored, type StoredProcess } from "./stored-process.ts";
+import { takeOverOutput } from "./take-over.ts";
 
 /** Processes captured at once; each holds a connection and up to 1.3 MiB. */
 const MAX_RUNNING = 128;
@@ -156,30 +157,38 @@ export class Captures implements AsyncDisposable {
   async #attach(sandbox: Sandbox, pid: number): Promise<ProcessView> {
     const events = sandbox.process.connect(pid, this.#stop.signal);
     await readPid(events);
+    let found: { readonly capture: Capture } | { readonly view: ProcessView };
+    try {
+      found = await this.#prepare(sandbox, pid);
+    } catch (error) {
+      await events.return();
+      throw error;
+    }
+    if ("capture" in found) return this.#settled(this.#follow(events, found.capture));
+    await events.return();
+    return found.view;
+  }
+
+  /** The capture that is to take the output, or what needs none. */
+  async #prepare(sandbox: Sandbox, pid: number) {
     const { clock, logs } = this.#options;
     const lost = this.#table.get(keyOf(sandbox.id, pid));
-    if (lost !== undefined && (await this.endReplaced(lost))) {
-      await events.return();
-      return lost;
-    }
+    if (lost !== undefined && (await this.endReplaced(lost))) return { view: lost };
     // What the disk did not take is in memory alone.
     const hasFailed = lost?.output.failure !== undefined;
-    const taken = hasFailed ? undefined : await this.#takeOver(sandbox, pid);
+    const taken = hasFailed ? undefined : await takeOverOutput(this.#options, sandbox, pid);
     const watched = taken === undefined ? await this.recall(sandbox.id, pid) : undefined;
-    if (watched?.isWatched === true) {
-      await events.return();
-      return watched;
-    }
+    if (watched?.isWatched === true) return { view: watched };
     const known = taken ?? lost;
     if (known !== undefined) {
       known.resume();
       markMissing(known, logs);
-      return this.#settled(this.#follow(events, known));
+      return { capture: known };
     }
     logs.note(sandbox.id, formatProcessId(pid), "was running already");
     const output = this.#newOutput(sandbox.id, pid, true);
     const start = { sandbox, pid, startedAtMs: clock.now(), isAttached: true, output };
-    return this.#settled(this.#follow(events, new Capture(start)));
+    return { capture: new Capture(start) };
   }
 
   /** The capture once it knows the end of a process that ended before it was watched. */
@@ -196,18 +205,6 @@ export class Captures implements AsyncDisposable {
     }
     await capture.ended(timeLimit(clock, END_WAIT_MS, signal));
     return capture;
-  }
-
-  /** Continues the spool that a dead server left, or any that lost the process, which still runs. */
-  async #takeOver(sandbox: Sandbox, pid: number): Promise<Capture | undefined> {
-    const { spools } = this.#options;
-    const found = await spools.find({ sandboxId: sandbox.id, name: formatProcessId(pid) });
-    if (found === undefined || !canContinue(found)) return undefined;
-    const taken = await spools.takeOver(found.place, PROCESS_LIMITS);
-    if (taken === undefined) return undefined;
-    const output = new ProcessOutput(taken.writer, taken.extent);
-    const startedAtMs = found.place.createdAtMs;
-    return new Capture({ sandbox, pid, startedAtMs, isAttached: found.isLate, output });
   }
 
   #requireSlot(): void {
