@@ -94,8 +94,6 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   let ownerId: string | undefined;
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const quota = createQuota({ root, limits });
-  let opening: Promise<AsyncDisposable> | undefined;
-  let hasWarned = false;
   let timer: NodeJS.Timeout | undefined;
 
   async function collect(): Promise<void> {
@@ -111,27 +109,17 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   async function openRoot(): Promise<AsyncDisposable> {
     await mkdir(root, { recursive: true, mode: 0o700 });
-    const lease = await startLease(root, owner());
+    const held = await startLease(root, owner());
     // `collect` never rejects.
     timer = setInterval(() => void collect(), COLLECT_MS).unref();
     void collect();
-    return lease;
+    return held;
   }
 
-  /** Nothing is written without a lease, which shows that the owner lives. */
-  async function requireOpen(): Promise<void> {
-    opening ??= openRoot().catch((error: unknown) => {
-      // A disk that is full now is not full for ever: the next spool tries it again.
-      opening = undefined;
-      if (!hasWarned) log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
-      hasWarned = true;
-      throw error;
-    });
-    await opening;
-  }
+  const lease = createOpening(openRoot, log);
 
   async function makeFolder({ folder }: SpoolLocation): Promise<void> {
-    await requireOpen();
+    await lease.require();
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
 
@@ -154,7 +142,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       return Promise.all(places.toReversed().map(inspect));
     },
     async takeOver(place, spoolLimits) {
-      await requireOpen();
+      await lease.require();
       // Also its own spool gets another name: a server that is late finds nothing to rename.
       const createdAtMs = place.createdAtMs + (place.owner === owner() ? 1 : 0);
       const mine = locationOf(root, place.sandboxId, { ...place, createdAtMs, owner: owner() });
@@ -166,9 +154,28 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     },
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
-      const lease = await opening?.catch(() => undefined);
-      if (lease !== undefined) await release(lease, () => touchUnended(root, owner(), now()), log);
+      const held = await lease.current();
+      if (held !== undefined) await release(held, () => touchUnended(root, owner(), now()), log);
     },
+  };
+}
+
+/** Nothing is written without a lease, which shows that the owner lives. */
+function createOpening(open: () => Promise<AsyncDisposable>, log: Logger) {
+  let opening: Promise<AsyncDisposable> | undefined;
+  let hasWarned = false;
+  return {
+    async require(): Promise<void> {
+      opening ??= open().catch((error: unknown) => {
+        // A disk that is full now is not full for ever: the next spool tries it again.
+        opening = undefined;
+        if (!hasWarned) log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
+        hasWarned = true;
+        throw error;
+      });
+      await opening;
+    },
+    current: async () => opening?.catch(() => undefined),
   };
 }
 
