@@ -113,8 +113,8 @@ export default defineConfig({
     globalSetup: ["test/support/run-folder.ts"],
     sequence: { sequencer: LongestFirst },
     projects: [
-      level({ name: "unit", testTimeout: 30_000 }),
-      level({ name: "contract", testTimeout: 30_000 }),
+      level({ name: "unit", testTimeout: 60_000 }),
+      level({ name: "contract", testTimeout: 60_000 }),
       level({ name: "integration", testTimeout: 60_000 }),
       ...levelOfServices({ name: "e2e", testTimeout: 120_000 }),
       ...(process.env["SECURITY_RUN"] === "whole" ? wholeSecurity() : levelOfServices(SECURITY)),
