@@ -82,22 +82,7 @@ export function startMcpState(options: McpStateOptions): McpState {
   const tasks = createTasks({ clock, log });
   const stop = new AbortController();
 
-  async function kill(sandboxId: string, signal: AbortSignal): Promise<void> {
-    try {
-      await options.service().control.kill(sandboxId, signal);
-      made.delete(sandboxId);
-    } catch (error) {
-      log.warn({ op: "sandbox.kill", sandboxId, err: error }, "sandbox left behind");
-    }
-  }
-
-  async function killAll(signal: AbortSignal): Promise<void> {
-    const gate = createGate(MAX_KILLS_AT_ONCE);
-    // Most of the oldest have ended by themselves: the time is for those that live.
-    const newestFirst = [...made].toReversed();
-    await Promise.all(newestFirst.map((id) => gate.run(() => kill(id, signal))));
-  }
-
+  const killMade = (late: AbortSignal) => killAll(made, options, late);
   const { signal } = stop;
   const forget = (sandboxId: string) => drop(sandboxId, { made, watchers, logs });
   const looking = forgetEndedSandboxes({ clock, logs, get, forget, signal });
@@ -132,15 +117,35 @@ export function startMcpState(options: McpStateOptions): McpState {
         for (const sandboxId of made) watchers.forget(sandboxId);
       }
       // The kills wait for nothing: the program is forced to end soon.
-      const killing = isKilling ? killAll(late) : Promise.resolve();
+      const killing = isKilling ? killMade(late) : Promise.resolve();
       await Promise.all([looking, tasks.ended(), captures[Symbol.asyncDispose]()]);
       await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
       await spools[Symbol.asyncDispose]();
       await killing;
       // A create that was answered meanwhile.
-      if (isKilling) await killAll(late);
+      if (isKilling) await killMade(late);
     },
   };
+}
+
+/** Removes from the set what it killed. */
+async function killAll(
+  made: Set<string>,
+  options: McpStateOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const gate = createGate(MAX_KILLS_AT_ONCE);
+  const kill = async (sandboxId: string) => {
+    try {
+      await options.service().control.kill(sandboxId, signal);
+      made.delete(sandboxId);
+    } catch (error) {
+      options.log.warn({ op: "sandbox.kill", sandboxId, err: error }, "sandbox left behind");
+    }
+  };
+  // Most of the oldest have ended by themselves: the time is for those that live.
+  const newestFirst = [...made].toReversed();
+  await Promise.all(newestFirst.map((id) => gate.run(() => kill(id))));
 }
 
 interface Kept extends Pick<McpState, "logs" | "watchers"> {

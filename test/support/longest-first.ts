@@ -22,6 +22,7 @@ const LONGEST = [
 /** The longest files of each part of a level begin it; the others keep their order. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line unicorn/no-array-sort -- it is no array's
     const sorted = await super.sort(files);
     const parts = Map.groupBy(sorted, ({ project }) => project.name);
     return [...parts.values()].flatMap((part) => part.toSorted((a, b) => rankOf(a) - rankOf(b)));
