@@ -3,26 +3,47 @@
  * peer that sends many small messages would keep the whole program busy with them, for seconds.
  */
 
-import { createStartLimiter } from "./start-limiter.ts";
+import type { Socket } from "node:net";
+import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 
 /** What all readers take together before others have their turn. */
 const MAX_SHARE_MS = 10;
+/** Beyond it a turn was one of many small pieces, which Node cannot stop to read in the middle. */
+const MAX_TURN_MS = 15;
 
 /** Readers that used up their share go on one after the other. */
-const begin = createStartLimiter(1);
-let waiting = 0;
+const waiting: (() => void)[] = [];
 
 /** For one reader: what it awaits before its next message; undefined while it may go on at once. */
 export function createLoopTurns(): () => Promise<void> | undefined {
   let beganAtMs = performance.now();
   const wait = async (): Promise<void> => {
-    waiting += 1;
-    await begin();
-    waiting -= 1;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    waiting.push(resolve);
+    // `passReaders` never rejects.
+    if (waiting.length === 1) void passReaders();
+    await promise;
     beganAtMs = performance.now();
   };
-  return () => (performance.now() - beganAtMs < MAX_SHARE_MS / (1 + waiting) ? undefined : wait());
+  return () =>
+    performance.now() - beganAtMs < MAX_SHARE_MS / (1 + waiting.length) ? undefined : wait();
 }
+
+/** One in each turn. After a long turn the rest of the program has as long for itself. */
+async function passReaders(): Promise<void> {
+  await nextTurn();
+  for (let pass = waiting[0]; pass !== undefined; pass = waiting[0]) {
+    const before = process.threadCpuUsage();
+    pass();
+    await nextTurn();
+    const { user, system } = process.threadCpuUsage(before);
+    const tookMs = (user + system) / MICROSECONDS_PER_MS;
+    if (tookMs > MAX_TURN_MS) await delay(tookMs);
+    waiting.shift();
+  }
+}
+
+const MICROSECONDS_PER_MS = 1_000;
 
 /** The chunks of a stream, of which those that are there at once come as one. */
 export async function* inLoopTurns(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
@@ -31,4 +52,15 @@ export async function* inLoopTurns(stream: AsyncIterable<Buffer>): AsyncGenerato
     await turns();
     yield chunk;
   }
+}
+
+/**
+ * Of a message, what Node keeps before it stops to read: as many bytes as its socket does by default,
+ * and each of them can be a chunk with an object of its own.
+ */
+export const MAX_KEPT_BYTES = 4_096;
+
+/** The socket, of whose replies no more is kept. */
+export function keepingLittle(socket: Socket): Socket {
+  return Object.defineProperty(socket, "readableHighWaterMark", { value: MAX_KEPT_BYTES });
 }

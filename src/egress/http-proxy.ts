@@ -19,6 +19,7 @@ import {
   HOP_BY_HOP,
 } from "../common/connection-headers.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
+import { inLoopTurns, keepingLittle, MAX_KEPT_BYTES } from "../common/loop-turns.ts";
 import { toHostName } from "./host-names.ts";
 import type { Policies } from "./policies.ts";
 import { dialName } from "./resolver.ts";
@@ -54,6 +55,7 @@ export function createWebServer(options: WebServerOptions): Server {
   const server = createServer(
     {
       maxHeaderSize: MAX_HEADER_BYTES,
+      highWaterMark: MAX_KEPT_BYTES,
       connectionsCheckingInterval: CHECK_MS,
       requireHostHeader: false,
       noDelay: true,
@@ -130,7 +132,8 @@ async function pass(
   if (response.destroyed) socket.destroy();
   const { method = "GET", url = "/" } = request;
   const headers = { ...withoutHops(request), host: name, connection: "close" };
-  const onward = startRequest({ createConnection: () => socket, method, path: url, headers });
+  const createConnection = () => keepingLittle(socket);
+  const onward = startRequest({ createConnection, method, path: url, headers });
   limitInterimReplies(onward);
   // What goes wrong is told by the promises below; later than them it changes nothing.
   onward.on("error", () => undefined);
@@ -139,14 +142,14 @@ async function pass(
   const closed = new AbortController();
   onward.once("close", () => closed.abort());
   const answered = once(onward, "response", { signal: closed.signal });
-  const sending = pipeline(request, onward);
+  const sending = pipeline(request, inLoopTurns, onward);
   const [reply]: IncomingMessage[] = await Promise.race([
     answered,
     sending.then(async () => answered),
   ]);
   if (reply === undefined) return false;
   response.writeHead(reply.statusCode ?? 502, reply.statusMessage, withoutHops(reply));
-  await pipeline(reply, response);
+  await pipeline(reply, inLoopTurns, response);
   onward.destroy();
   return true;
 }

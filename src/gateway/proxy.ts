@@ -11,7 +11,7 @@ import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
-import { inLoopTurns } from "../common/loop-turns.ts";
+import { inLoopTurns, keepingLittle } from "../common/loop-turns.ts";
 import { shortageOf } from "../common/shortage.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
@@ -39,12 +39,6 @@ const MIN_FINAL_STATUS = 200;
 const MAX_STATUS = 599;
 
 const NOTHING = Buffer.alloc(0);
-
-/**
- * What Node keeps of a reply before it stops to read: it takes as many bytes as its socket does by
- * default, and each of them can be a chunk with an object of its own.
- */
-const MAX_KEPT_BYTES = 4_096;
 
 export interface Exchange {
   readonly request: IncomingMessage;
@@ -101,9 +95,8 @@ export function openUpstream(
   headers: readonly string[],
 ): ClientRequest {
   const { method = "GET", url = "/" } = request;
-  Object.defineProperty(socket, "readableHighWaterMark", { value: MAX_KEPT_BYTES });
   const upstream = httpRequest({
-    createConnection: () => socket,
+    createConnection: () => keepingLittle(socket),
     method,
     path: url,
     headers: [...headers],
