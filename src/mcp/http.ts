@@ -23,6 +23,7 @@ import { z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
 import { deliverInTurns } from "./deliver-in-turns.ts";
+import { createKeptReplies } from "./kept-replies.ts";
 import { endWhenRevoked } from "./lasting-access.ts";
 import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
@@ -243,6 +244,7 @@ async function openSession(
   const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
   const transport = new NodeStreamableHTTPServerTransport({
     sessionIdGenerator: () => randomUUID(),
+    eventStore: createKeptReplies(),
     onsessioninitialized: (id) => sessions.add(id, session),
     onsessionclosed: (id) => sessions.remove(id),
   });

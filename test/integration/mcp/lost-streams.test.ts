@@ -1,0 +1,58 @@
+/** Streamable HTTP over a network that breaks: a host asks for what it missed. */
+
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { expect, test } from "vitest";
+import { startEndpoint } from "../../support/mcp-endpoint.ts";
+import { toReply } from "../../support/tool-reply.ts";
+
+const HEADERS = { authorization: "Bearer key-alice" };
+
+test("a host whose connection breaks during a call gets its reply", async () => {
+  await using endpoint = await startEndpoint();
+  const sandboxId = await endpoint.world.createSandbox();
+  const client = new Client({ name: "http-host", version: "1.0.0" });
+  const broken = new AbortController();
+  const seen: string[] = [];
+  /** Ends the body of the first stream of a call once it has begun; later ones are whole. */
+  async function fetchOnce(url: string | URL, init?: RequestInit): Promise<Response> {
+    const { body } = init ?? {};
+    const isCall = typeof body === "string" && body.includes('"tools/call"');
+    seen.push(`${init?.method} ${new Headers(init?.headers).get("last-event-id") ?? ""}`);
+    if (!isCall) return fetch(url, init);
+    return fetch(url, { ...init, signal: broken.signal });
+  }
+  const options = { requestInit: { headers: HEADERS }, fetch: fetchOnce };
+  await client.connect(new StreamableHTTPClientTransport(new URL(endpoint.url), options));
+  const input = { sandbox_id: sandboxId, cmd: "sh", args: ["-c", "sleep 1; echo over"] };
+  const calling = client.callTool({ name: "run_process", arguments: input });
+  await expect.poll(() => seen.filter((line) => line.startsWith("POST")).length).toBe(3);
+  // Its first event is there, the reply is not.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  broken.abort();
+  const { text } = toReply(await calling);
+  expect(text).toContain("exit_code: 0");
+  expect(text).toContain("over");
+  expect(seen.at(-1)).toMatch(/^GET [0-9]+:[0-9a-f-]+$/);
+  await client.close();
+});
+
+test("an event that this session did not send is answered by an empty stream", async () => {
+  await using endpoint = await startEndpoint();
+  const client = new Client({ name: "http-host", version: "1.0.0" });
+  const transport = new StreamableHTTPClientTransport(new URL(endpoint.url), {
+    requestInit: { headers: HEADERS },
+  });
+  await client.connect(transport);
+  const session = { ...HEADERS, "mcp-session-id": transport.sessionId ?? "" };
+  const ask = async (id: string) => {
+    const headers = { ...session, accept: "text/event-stream", "last-event-id": id };
+    const reply = await fetch(endpoint.url, { headers });
+    return [reply.status, await reply.text()];
+  };
+  expect([await ask("1:unknown"), await ask("none")]).toEqual([
+    [200, ""],
+    [200, ""],
+  ]);
+  await client.close();
+});

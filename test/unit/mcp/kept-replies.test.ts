@@ -1,0 +1,36 @@
+/** The replies that a session keeps for a host that asks for them again. */
+
+import { expect, test } from "vitest";
+import { createKeptReplies } from "../../../src/mcp/kept-replies.ts";
+
+const replyOf = (id: number, text = "") =>
+  ({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } }) as const;
+
+async function missedOf(kept: ReturnType<typeof createKeptReplies>, lastEventId: string) {
+  const missed: unknown[] = [];
+  const send = async (_id: string, message: object) => {
+    if ("id" in message) missed.push(message.id);
+  };
+  return { streamId: await kept.replayEventsAfter(lastEventId, { send }), missed };
+}
+
+test("what came after an event of a stream is sent, of this stream alone, progress not", async () => {
+  const kept = createKeptReplies();
+  const first = await kept.storeEvent("one", replyOf(1));
+  const progress = { jsonrpc: "2.0", method: "notifications/progress" } as const;
+  await kept.storeEvent("one", progress);
+  await kept.storeEvent("two", replyOf(2));
+  const last = await kept.storeEvent("one", replyOf(3));
+  expect(await missedOf(kept, first)).toEqual({ streamId: "one", missed: [3] });
+  expect(await missedOf(kept, last)).toEqual({ streamId: "one", missed: [] });
+  expect(await missedOf(kept, "nothing")).toMatchObject({ missed: [] });
+});
+
+test("of many and of large replies the newest are kept", async () => {
+  const kept = createKeptReplies();
+  for (let id = 1; id <= 40; id += 1) await kept.storeEvent("one", replyOf(id));
+  const { missed } = await missedOf(kept, "0:one");
+  expect([missed.length, missed[0]]).toEqual([32, 9]);
+  await kept.storeEvent("one", replyOf(41, "x".repeat(2 * 1024 * 1024)));
+  expect((await missedOf(kept, "0:one")).missed).toEqual([41]);
+});
