@@ -7,7 +7,7 @@ export interface Watcher {
   readonly id: string;
   readonly sandbox: Sandbox;
   readonly held: WatchEvent[];
-  /** Whether undelivered events were dropped, or fetched ones may not have arrived. */
+  /** Whether undelivered events were dropped, or fetched ones may not have arrived, or not here. */
   hasLost: boolean;
   /** Whether the directory itself was moved or removed, after which the daemon reports nothing. */
   isOver: boolean;
@@ -31,7 +31,8 @@ export const MAX_REPLY_EVENTS = 500;
 export function newWatcher(
   start: Pick<Watcher, "id" | "sandbox" | "isKnown" | "usedAtMs">,
 ): Watcher {
-  const state = { hasLost: false, isOver: false, isEnded: false, isInUse: false };
+  // What another server has fetched and not told is with that one.
+  const state = { hasLost: !start.isKnown, isOver: false, isEnded: false, isInUse: false };
   return { ...start, ...state, held: [], fetching: undefined };
 }
 

@@ -77,6 +77,15 @@ test("a cancelled call that took a watcher over leaves its changes to the next o
   expect((await daemon.call("watch_path", WATCHER)).text).toContain("create made");
 });
 
+test("of a watcher that another server had, changes may be missing: it may have fetched some", async () => {
+  const told = "changes may be missing: list the directory";
+  await using daemon = await startDaemon({
+    GetWatcherEvents: [reply({ events: [CREATED] }), none],
+  });
+  expect((await daemon.call("watch_path", WATCHER)).text).toContain(told);
+  expect((await daemon.call("watch_path", WATCHER)).text).not.toContain(told);
+});
+
 test("a second call beside a waiting one is refused and takes nothing", async () => {
   const held = createHeld();
   await using daemon = await startDaemon({ GetWatcherEvents: [none, held.hold, none] });
