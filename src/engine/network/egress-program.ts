@@ -52,15 +52,21 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
   const backoff = createBackoff(RESTART_MS.first, RESTART_MS.longest);
   let isStopped = false;
   let { resolvers } = options;
+  let starts = 0;
+  function again(): void {
+    run = undefined;
+    // Redirected connections are refused meanwhile, since nothing listens.
+    setTimeout(retry, backoff.next()).unref();
+  }
+  function retry(): void {
+    if (!isStopped && table.size > 0) void ensure().catch(again);
+  }
   const start = async (): Promise<Run> => {
+    starts += 1;
+    const number = starts;
     const started = await startRun({ ...options, resolvers });
-    const again = () => {
-      run = undefined;
-      if (isStopped || table.size === 0) return;
-      // Redirected connections are refused meanwhile, since nothing listens.
-      setTimeout(() => void ensure().catch(again), backoff.next()).unref();
-    };
-    started.child.once("exit", again);
+    // The end of one that was given up is no news once there is another one.
+    started.child.once("exit", () => number === starts && again());
     try {
       for (const [sender, domains] of table) await started.send({ sender, domains });
     } catch (error) {
