@@ -1,4 +1,4 @@
-/** What this process or its machine has run out of, other than space on a disk. */
+/** What this process or its machine has run out of, other than space on a disk, and a disk that fails. */
 
 import { reasonsOf } from "./error-reasons.ts";
 
@@ -20,6 +20,14 @@ const SHORTAGES: Readonly<Record<string, Shortage>> = {
   EFBIG: {
     message: "a file is larger than the service may write",
     hint: "start the service without a limit of file sizes: ulimit -f unlimited, LimitFSIZE of systemd",
+  },
+  EIO: {
+    message: "the disk of the service cannot be read or written",
+    hint: "check that the disk of the home works",
+  },
+  EROFS: {
+    message: "the disk of the service is read-only",
+    hint: "check the disk of the home, and make it writable",
   },
   ENOMEM: {
     message: "the machine of the service has no memory left for it",

@@ -68,7 +68,7 @@ test("E54 no message of a system or runtime leaves with its paths", (context) =>
   for (let index = 0; index < MESSAGES; index += 1) {
     const random = createRandom(SEED + index);
     const message = makeMessage(random);
-    const cause = Object.assign(new Error(message), { code: random.pick(["ENOENT", "EIO"]) });
+    const cause = Object.assign(new Error(message), { code: random.pick(["ENOENT", "EBADF"]) });
     const own = new SandboxError(random.pick(codes), message, { hint: makeMessage(random), cause });
     const lost = toSandboxError(cause, "create sandbox");
     const told = [
