@@ -2,9 +2,10 @@
 
 import { crc32 } from "node:zlib";
 import { isBare, type ImageType } from "./image.ts";
+import { hasAllRows } from "./png-rows.ts";
 
 /** Whether the bytes of such a picture, whose header is good, have all its parts. */
-export function isWholeImage(bytes: Buffer, type: ImageType): boolean {
+export async function isWholeImage(bytes: Buffer, type: ImageType): Promise<boolean> {
   switch (type) {
     case "image/png":
       return isWholePng(bytes);
@@ -50,15 +51,15 @@ function segmentBytes(bytes: Buffer, at: number): number | undefined {
 }
 
 /** Walks the chunks to the last one; each has a checksum of its type and data. */
-function isWholePng(bytes: Buffer): boolean {
-  let hasData = false;
+async function isWholePng(bytes: Buffer): Promise<boolean> {
+  const data: Buffer[] = [];
   for (let at = PNG_SIGNATURE_BYTES; at + CHUNK_BYTES <= bytes.length;) {
     const dataEnd = at + CHUNK_HEAD_BYTES + bytes.readUInt32BE(at);
     if (dataEnd + 4 > bytes.length) return false;
     if (crc32(bytes.subarray(at + 4, dataEnd)) !== bytes.readUInt32BE(dataEnd)) return false;
     const type = bytes.toString("latin1", at + 4, at + CHUNK_HEAD_BYTES);
-    hasData ||= type === "IDAT";
-    if (type === "IEND") return hasData;
+    if (type === "IDAT") data.push(bytes.subarray(at + CHUNK_HEAD_BYTES, dataEnd));
+    if (type === "IEND") return hasAllRows(bytes, Buffer.concat(data));
     at = dataEnd + 4;
   }
   return false;

@@ -123,7 +123,9 @@ async function readPicture(
   if (Math.max(width, height) > MAX_IMAGE_SIDE) {
     return `${mimeType} of ${width} x ${height} pixels; only sides up to ${MAX_IMAGE_SIDE} are shown`;
   }
-  if (!isWholeImage(whole.bytes, mimeType)) return `begins as ${type}, but a part of it is missing`;
+  if (!(await isWholeImage(whole.bytes, mimeType))) {
+    return `begins as ${type}, but a part of it is missing or broken`;
+  }
   const facts = [
     `${whole.bytes.length} bytes`,
     mimeType,

@@ -1,5 +1,6 @@
 /** Pictures by their own bytes: true ones, broken ones, and texts that begin like one. */
 
+import { crc32, deflateSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { imageType, readImage } from "../../../src/mcp/image.ts";
 import { isWholeImage } from "../../../src/mcp/whole-image.ts";
@@ -76,22 +77,66 @@ const WHOLE = {
   "image/webp": Buffer.concat([hex("52494646 27000000"), LOSSLESS.subarray(8), Buffer.alloc(17)]),
 } as const;
 
-test.for(Object.entries(WHOLE))("%s without its last bytes is not whole", ([, bytes]) => {
+test.for(Object.entries(WHOLE))("%s without its last bytes is not whole", async ([, bytes]) => {
   const type = imageType(bytes);
   const wholes = [bytes, bytes.subarray(0, -1)].map((each) => type && isWholeImage(each, type));
-  expect(wholes).toEqual([true, false]);
+  expect(await Promise.all(wholes)).toEqual([true, false]);
 });
 
-test("the end of a preview is not that of its JPEG", () => {
+test("the end of a preview is not that of its JPEG", async () => {
   const preview = hex("ffe1 0006 ffd8 ffd9");
   const photo = Buffer.concat([hex("ffd8"), preview, JPEG.subarray(2), hex("ffda 0002 1234")]);
   const wholes = [photo, Buffer.concat([photo, hex("ffd9 0000")])].map((each) =>
     isWholeImage(each, "image/jpeg"),
   );
-  expect(wholes).toEqual([false, true]);
+  expect(await Promise.all(wholes)).toEqual([false, true]);
 });
 
-test("a GIF with padding behind its end is whole", () => {
+test("a GIF with padding behind its end is whole", async () => {
   const padded = Buffer.concat([WHOLE["image/gif"], Buffer.alloc(3)]);
-  expect(isWholeImage(padded, "image/gif")).toBe(true);
+  expect(await isWholeImage(padded, "image/gif")).toBe(true);
+});
+
+function chunk(type: string, data: Uint8Array): Buffer {
+  const typed = Buffer.concat([Buffer.from(type), data]);
+  const whole = Buffer.alloc(typed.length + 8);
+  whole.writeUInt32BE(data.length);
+  typed.copy(whole, 4);
+  whole.writeUInt32BE(crc32(typed), typed.length + 4);
+  return whole;
+}
+
+/** Of 9 x 5 pixels; `form` is depth, colour, compression, filter and interlacing. */
+function pngOf(form: readonly number[], ...data: readonly Uint8Array[]): Buffer {
+  const header = Buffer.from([0, 0, 0, 9, 0, 0, 0, 5, ...form]);
+  const parts = data.map((each) => chunk("IDAT", each));
+  const signature = png(9, 5).subarray(0, 8);
+  return Buffer.concat([signature, chunk("IHDR", header), ...parts, chunk("IEND", Buffer.of())]);
+}
+
+const rows = (size: number) => deflateSync(Buffer.alloc(size));
+const RGBA = [8, 6, 0, 0, 0];
+const SIZE = 5 * (1 + 9 * 4);
+
+test.for([
+  { name: "colours", bytes: pngOf(RGBA, rows(SIZE)) },
+  {
+    name: "data in two chunks",
+    bytes: pngOf(RGBA, rows(SIZE).subarray(0, 5), rows(SIZE).subarray(5)),
+  },
+  { name: "one bit for a pixel", bytes: pngOf([1, 0, 0, 0, 0], rows(5 * 3)) },
+  { name: "seven passes", bytes: pngOf([8, 0, 0, 0, 1], rows(45 + 11)) },
+])("a PNG with $name is whole", async ({ bytes }) => {
+  expect(await isWholeImage(bytes, "image/png")).toBe(true);
+});
+
+test.for([
+  { name: "data that does not inflate", bytes: pngOf(RGBA, Buffer.alloc(50, "x")) },
+  { name: "a row too few", bytes: pngOf(RGBA, rows(SIZE - 1)) },
+  { name: "no data", bytes: pngOf(RGBA) },
+  { name: "a colour that is none", bytes: pngOf([8, 5, 0, 0, 0], rows(SIZE)) },
+  { name: "a depth that its colour has not", bytes: pngOf([4, 6, 0, 0, 0], rows(SIZE)) },
+  { name: "an unknown interlacing", bytes: pngOf([8, 6, 0, 0, 2], rows(SIZE)) },
+])("a PNG with $name is not, though its chunks are", async ({ bytes }) => {
+  expect(await isWholeImage(bytes, "image/png")).toBe(false);
 });
