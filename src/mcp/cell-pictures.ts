@@ -27,8 +27,8 @@ export async function readPictures(
       const range = { offset: 0, limit: leftBytes };
       const { bytes, sizeBytes } = await sandbox.files.read(path, range, { signal });
       const image = sizeBytes === bytes.length ? readImage(bytes) : undefined;
-      if (image === undefined || !(await isWholeImage(bytes, image.mimeType))) continue;
-      if (Math.max(image.width, image.height) > MAX_IMAGE_SIDE) continue;
+      if (image === undefined || Math.max(image.width, image.height) > MAX_IMAGE_SIDE) continue;
+      if (!(await isWholeImage(bytes, image.mimeType))) continue;
       leftBytes -= bytes.length;
       images.push({ base64: bytes.toString("base64"), mimeType: image.mimeType });
       if (leftBytes <= 0) break;

@@ -27,7 +27,10 @@ const PASSES: Readonly<Record<number, readonly (readonly [number, number, number
 
 const CHUNK_BYTES = 65_536;
 
-/** `picture` has a whole header; `data` is that of all its chunks with data. */
+/**
+ * `picture` has a whole header with sides that are shown, which bound the time that this takes; `data`
+ * is that of all its chunks with data.
+ */
 export async function hasAllRows(picture: Buffer, data: Buffer): Promise<boolean> {
   let missing = sizeOfRows(picture);
   if (missing === undefined) return false;
