@@ -249,13 +249,7 @@ async function openSession(
     onsessionclosed: (id) => sessions.remove(id),
   });
   const usedAtMs = state.clock.elapsed();
-  const session: Session = {
-    principal,
-    transport,
-    usedAtMs,
-    openRequests: 0,
-    openIds: new Map(),
-  };
+  const session: Session = { principal, transport, usedAtMs, openRequests: 0, openIds: new Map() };
   const send = transport.send.bind(transport);
   Object.assign(transport, {
     setProtocolVersion(revision: string) {
