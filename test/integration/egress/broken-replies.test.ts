@@ -4,8 +4,7 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createWebServer } from "../../../src/egress/http-proxy.ts";
-import { createPolicies } from "../../../src/egress/policies.ts";
+import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const NEVER_MS = 20_000;
@@ -23,17 +22,7 @@ async function startProxy(reply: string) {
   });
   const hostPort = await listenOnLoopback(host);
   stack.defer(() => void host.close());
-  const policies = createPolicies();
-  policies.replace("127.0.0.1", ["allowed.test"]);
-  const dial = async () => {
-    const socket = connect({ port: hostPort, host: "127.0.0.1", allowHalfOpen: true });
-    await once(socket, "connect");
-    return socket;
-  };
-  const server = createWebServer({ policies, dial });
-  const port = await listenOnLoopback(server);
-  stack.defer(() => server.closeAllConnections());
-  stack.defer(() => void server.close());
+  const port = await startEgressProxy(stack, hostPort);
   const owned = stack.move();
   return { port, faults, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

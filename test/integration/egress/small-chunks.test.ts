@@ -1,10 +1,8 @@
 /** Chunks of a byte go on in the chunks that came at once: each by itself would hold up all others. */
 
-import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
-import { createWebServer } from "../../../src/egress/http-proxy.ts";
-import { createPolicies } from "../../../src/egress/policies.ts";
+import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const COUNT = 100_000;
@@ -34,17 +32,7 @@ test("of a request and of a reply", async () => {
   });
   const hostPort = await listenOnLoopback(host);
   stack.defer(() => void host.close());
-  const policies = createPolicies();
-  policies.replace("127.0.0.1", ["allowed.test"]);
-  const dial = async () => {
-    const socket = connect({ port: hostPort, host: "127.0.0.1", allowHalfOpen: true });
-    await once(socket, "connect");
-    return socket;
-  };
-  const server = createWebServer({ policies, dial });
-  const port = await listenOnLoopback(server);
-  stack.defer(() => server.closeAllConnections());
-  stack.defer(() => void server.close());
+  const port = await startEgressProxy(stack, hostPort);
 
   const client = connect({ port, host: "127.0.0.1" });
   client.write(`POST / HTTP/1.1\r\nHost: allowed.test\r\n${HEAD}${BODY}`);
