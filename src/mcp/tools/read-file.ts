@@ -58,7 +58,7 @@ export const readFile = defineTool({
     if (params.encoding === "base64") return base64Reply(params, slice, context);
     const isWhole = params.encoding === "auto" && params.offset === 0;
     const picture = isWhole ? await readPicture({ sandbox, params, context, slice }) : undefined;
-    if (typeof picture === "object") return picture;
+    if (picture !== undefined && "text" in picture) return picture;
     const part = toPart(params, slice);
     const encoding = guessEncoding(part);
     if (encoding !== undefined) return textOf({ params, context, slice, part, encoding });
@@ -97,34 +97,39 @@ interface Found {
   readonly slice: FileSlice;
 }
 
-/**
- * The reply for a picture that every provider takes; a string says why bytes that begin as a
- * picture are not shown as one, undefined that they are something else.
- */
+/** Why bytes that begin as a picture are not shown as one. */
+interface Unshown {
+  readonly reason: string;
+  /** Whether a smaller copy would be shown. */
+  readonly isTooLarge: boolean;
+}
+
+/** The reply for a picture that every provider takes; undefined for bytes that are something else. */
 async function readPicture(
   found: Found & { readonly sandbox: Sandbox },
-): Promise<Reply<never> | string | undefined> {
+): Promise<Reply<never> | Unshown | undefined> {
   const { sandbox, params, context, slice } = found;
   const type = imageType(slice.bytes);
   if (type === undefined) return undefined;
   const { sizeBytes } = slice;
   const limit = context.maxImageBytes;
-  if (sizeBytes === undefined) return `${type} of unknown size`;
+  if (sizeBytes === undefined) return unshown(`${type} of unknown size`);
   if (sizeBytes > limit) {
-    return `${type} of more than ${formatBytes(limit)}, too large to be shown`;
+    return tooLarge(`${type} of more than ${formatBytes(limit)}, too large to be shown`);
   }
   const options = { signal: context.signal, user: params.user };
   const range = { offset: 0, limit };
   const whole =
     slice.bytes.length >= sizeBytes ? slice : await sandbox.files.read(params.path, range, options);
   const image = readImage(whole.bytes);
-  if (image === undefined) return `begins as ${type}, but its header is broken`;
+  if (image === undefined) return unshown(`begins as ${type}, but its header is broken`);
   const { width, height, mimeType } = image;
   if (Math.max(width, height) > MAX_IMAGE_SIDE) {
-    return `${mimeType} of ${width} x ${height} pixels; only sides up to ${MAX_IMAGE_SIDE} are shown`;
+    const sides = `${mimeType} of ${width} x ${height} pixels`;
+    return tooLarge(`${sides}; only sides up to ${MAX_IMAGE_SIDE} are shown`);
   }
   if (!(await isWholeImage(whole.bytes, mimeType))) {
-    return `begins as ${type}, but a part of it is missing or broken`;
+    return unshown(`begins as ${type}, but a part of it is missing or broken`);
   }
   const facts = [
     `${whole.bytes.length} bytes`,
@@ -135,18 +140,23 @@ async function readPicture(
   return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
 }
 
-/** Whether a smaller copy would be shown. */
-const TOO_LARGE_PATTERN = / (?:are|be) shown$/;
+function unshown(reason: string): Unshown {
+  return { reason, isTooLarge: false };
+}
 
-function binaryError(found: Found & { readonly picture: string | undefined }): SandboxError {
+function tooLarge(reason: string): Unshown {
+  return { reason, isTooLarge: true };
+}
+
+function binaryError(found: Found & { readonly picture: Unshown | undefined }): SandboxError {
   const { params, context, slice, picture } = found;
   const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
-  const type = picture ?? quoteName(mimeTypeOf(slice) || "unknown type");
+  const type = picture?.reason ?? quoteName(mimeTypeOf(slice) || "unknown type");
   const message = `${quoteName(params.path)} is binary (${size}${type})`;
   const download = context.suggest("download_url", ", or use download_url");
   const smaller = context.suggest("run_process", "Make a smaller copy with run_process");
-  const isTooLarge = picture !== undefined && TOO_LARGE_PATTERN.test(picture) && smaller !== "";
-  const hint = `${isTooLarge ? smaller : "Repeat with encoding=base64"}${download}.`;
+  const isSmallerBetter = picture?.isTooLarge === true && smaller !== "";
+  const hint = `${isSmallerBetter ? smaller : "Repeat with encoding=base64"}${download}.`;
   return new SandboxError("invalid_argument", message, { hint });
 }
 
