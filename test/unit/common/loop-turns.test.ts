@@ -29,3 +29,22 @@ test("the chunks of a stream that are there at once come as one", async () => {
   for await (const chunk of inLoopTurns(stream)) chunks.push(chunk.toString());
   expect(chunks).toEqual(["a".repeat(1_000)]);
 });
+
+function work(ms: number): void {
+  const before = process.threadCpuUsage();
+  for (let took = 0; took < ms * 1_000;) {
+    const { user, system } = process.threadCpuUsage(before);
+    took = user + system;
+  }
+}
+
+test("after a long turn the readers pause for as long", async () => {
+  const [first, second] = [createLoopTurns(), createLoopTurns()];
+  work(20);
+  const waits = [first(), second()];
+  await waits[0];
+  work(50);
+  const endedMs = performance.now();
+  await waits[1];
+  expect(performance.now() - endedMs).toBeGreaterThan(45);
+});
