@@ -71,14 +71,15 @@ sub hold_namespace {
         my $ok = syscall( $call->{prctl}, 28, 4 ) == 0;
         $> = $to;
         $ok &&= $> == $to && syscall( $call->{unshare}, $new_user ) == 0;
-        syswrite $ready_out, $ok ? 'y' : 'n';
+        syswrite $ready_out, $ok ? 0 : $! + 0;
         sysread $done_in, my $byte, 1;
         exec {'/bin/true'} '/bin/true' unless $ok;
         kill 9, $$;
     }
     close $ready_out;
-    sysread $ready_in, my $answer, 1;
-    $answer eq 'y' or fail('user namespace');
+    sysread $ready_in, my $answer, 8;
+    $! = $answer || 0;
+    $answer eq '0' or fail('user namespace');
     for my $kind ( 'uid_map', 'gid_map' ) {
         open( my $map, '>', "/proc/$pid/$kind" ) or fail($kind);
         syswrite( $map, "$from $to $count$more" ) or fail($kind);

@@ -65,6 +65,12 @@ test("a program that was opened runs without its path", async () => {
   expect(await launch(steps)).toEqual({ ...silent, stdout: "another name\n" });
 });
 
+test("why there is no user namespace is said", async () => {
+  const reason = process.getuid?.() === 0 ? "Invalid argument" : "Operation not permitted";
+  const steps = ["ids", "0", String(2 ** 32 - 1), "1", "exit"];
+  expect(await launch(steps)).toEqual(refused(`user namespace: ${reason}`));
+});
+
 test.for([
   [["jump"], "unknown step jump"],
   [["Exit"], "unknown step Exit"],
