@@ -12,6 +12,7 @@ import { isOnOverlay } from "../host/id-maps.ts";
 import { hasRunDirectory, RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { installCommand } from "../host/install-command.ts";
 import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
+import { runProgram } from "../host/run-program.ts";
 import { hasCgroups, isHybrid, missingControllers, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
 
@@ -35,7 +36,6 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
   const { candidates, cgroups } = wanted;
   const found = TOOLS.map((tool) => findProgram(tool));
   const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
-  const filesystems = await readFile("/proc/filesystems", "utf8");
   return [
     checkSystem(process.versions),
     checkPrivilege(cgroups, wanted.namespaceFault),
@@ -45,7 +45,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
       candidates.join(", ") || wanted.runtime,
       candidates.length > 0 || runtimeRemedy(wanted.runtime),
     ),
-    check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
+    check("overlay", "overlay", (await hasOverlay()) || "modprobe overlay"),
     check(
       "loop",
       "/dev/loop-control",
@@ -62,6 +62,15 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     checkOpenFiles(),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
+}
+
+/** The kernel loads it for the first mount that asks, also for one that then fails. */
+async function hasOverlay(): Promise<boolean> {
+  const isThere = async () => /\boverlay$/m.test(await readFile("/proc/filesystems", "utf8"));
+  if (await isThere()) return true;
+  // Without layers it is refused, on every kernel.
+  await runProgram(["mount", "-t", "overlay", "overlay", "/mnt"]).catch(() => undefined);
+  return isThere();
 }
 
 /** Plug'n'Play of Yarn puts its own functions for files in the place of Node's, and lacks some. */
