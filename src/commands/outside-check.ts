@@ -111,7 +111,7 @@ async function askFromInside(
 const REACHED: Readonly<Record<number, number>> = { 6: 0, 7: 1, 28: 1, 35: 1, 60: 1, 22: 2 };
 
 const REMEDIES = [
-  "check the name servers of this machine, or name others with --dns",
+  "check the name servers of this machine, or name others with --dns; its firewall must let the links sbm* through",
   "name the authority of this machine's network with --ca FILE, or its proxy with --proxy URL",
   "check that the package index answers on this machine itself",
 ] as const;

@@ -11,6 +11,7 @@ import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
+import { findFirewall, type Firewall } from "./firewall.ts";
 import type { HostNetwork } from "./host-network.ts";
 import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
@@ -126,16 +127,31 @@ export async function findEgress(
       resolvers: options.resolvers ?? (await readResolvers()),
       changes: 0,
     };
-    await Promise.all([tryRules(), isRootless() ? tryUserRouter(outside) : undefined]);
-    return describe(link, outside);
+    const [firewall] = await Promise.all([
+      // An ordinary user's packets are the machine's own; what is not known is not told.
+      isRootless() ? undefined : findFirewall(outside.path).catch(() => undefined),
+      tryRules(),
+      isRootless() ? tryUserRouter(outside) : undefined,
+    ]);
+    return describe({ link, outside, firewall });
   } catch (error) {
     const detail = quoteUntrusted(errorText(error));
     return none(`sandboxes have loopback alone: ${detail}`, "see docs/security.md, Network");
   }
 }
 
-function describe(link: string, outside: HostNetwork): EgressSupport {
+function describe(found: {
+  readonly link: string;
+  readonly outside: HostNetwork;
+  readonly firewall: Firewall | undefined;
+}): EgressSupport {
+  const { link, outside, firewall } = found;
   const { resolvers } = outside;
+  if (firewall !== undefined) {
+    const detail = `through ${link}, where a firewall drops what sandboxes send: ${firewall.name}`;
+    const { remedy } = firewall;
+    return { outside, check: { name: NAME, outcome: "warning", detail, remedy } };
+  }
   const way = isRootless() ? `${UPLINK_PROGRAM} and ${link}` : link;
   if (resolvers.length > 0) {
     const detail = `through ${way}, names by ${resolvers.join(", ")}`;

@@ -74,8 +74,32 @@ export async function listTables(network: NetworkPath): Promise<string[]> {
   return [...text.matchAll(/^table inet (\S+)/gm)].map((match) => match[1] ?? "");
 }
 
-export async function readTable(network: NetworkPath, table: string): Promise<string> {
-  return runIn(network, { command: ["nft", "list", "table", "inet", table] });
+/** A chain of rules of a namespace. */
+export interface RuleChain {
+  /** Its family and name. */
+  readonly table: string;
+  readonly name: string;
+  /** Where it hooks in and what its policy is, as it is written; empty for one that others jump to. */
+  readonly type: string;
+}
+
+export async function listChains(network: NetworkPath): Promise<RuleChain[]> {
+  const text = await runIn(network, { command: ["nft", "list", "chains"] });
+  return [...text.matchAll(/^table (\S+ \S+) \{\n(.*?)^\}/gms)].flatMap(
+    ([, table = "", chains = ""]) =>
+      [...chains.matchAll(/^\s*chain (\S+) \{\s*(.*?)\s*\}/gms)].map(
+        ([, name = "", type = ""]) => ({
+          table,
+          name,
+          type,
+        }),
+      ),
+  );
+}
+
+/** Rules as they are written, of a chain or a table that is named with this word. */
+export async function listRules(network: NetworkPath, part: string): Promise<string> {
+  return runIn(network, { command: ["nft", "-t", "list", ...part.split(" ")] });
 }
 
 async function runIn(

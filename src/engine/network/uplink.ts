@@ -10,9 +10,9 @@ import {
   defaultLink,
   deleteLink,
   listLinks,
+  listRules,
   listTables,
   readSetting,
-  readTable,
   writeSettings,
   type NetworkPath,
 } from "./namespace.ts";
@@ -84,7 +84,7 @@ async function switchOn(outside: NetworkPath): Promise<void> {
 
 async function switchOff(outside: NetworkPath): Promise<void> {
   if (!(await listTables(outside)).includes(FORWARDING_TABLE)) return;
-  const text = await readTable(outside, FORWARDING_TABLE);
+  const text = await listRules(outside, `table inet ${FORWARDING_TABLE}`);
   const forwarding = [...text.matchAll(/iifname "([^"/]+)"/g)].map(([, name = ""]) => name);
   const there = await listLinks(outside);
   const off = forwarding.filter((name) => there.includes(name));
