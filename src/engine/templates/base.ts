@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { chmod, lchown, lstat, mkdir, opendir, readdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
@@ -18,6 +18,7 @@ import { runProgram } from "../host/run-program.ts";
 import { findRelease, readSystem } from "../host/system-release.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { addNode } from "./node.ts";
+import { runnableIn } from "./runnable.ts";
 import { openLocal, readAccounts, redactSources, writeSetting, writeSettings } from "./settings.ts";
 
 /** What every sandbox has besides the essential packages. */
@@ -182,6 +183,7 @@ async function bootstrap(build: {
       "--fork",
       "--kill-child",
       "--mount-proc",
+      ...runnableIn(dirname(root)),
       "env",
       `TMPDIR=${temporary}`,
       BUILDER,

@@ -8,6 +8,7 @@ import { dirname, join } from "node:path";
 import { errorText } from "../../common/errors.ts";
 import { findProgram } from "../host/find-program.ts";
 import { runProgram } from "../host/run-program.ts";
+import { runnableIn } from "./runnable.ts";
 import { makeFolder } from "./settings.ts";
 
 const NODE = "usr/local/bin/node";
@@ -41,7 +42,7 @@ async function copyNode(root: string): Promise<void> {
   await copyFile(process.execPath, target);
   await chmod(target, 0o755);
   try {
-    await runProgram(["chroot", root, `/${NODE}`, "--version"]);
+    await runInside(root, [`/${NODE}`, "--version"]);
   } catch (error) {
     await rm(target);
     throw error;
@@ -60,15 +61,7 @@ async function copyNpm(root: string, signal: AbortSignal): Promise<void> {
     await runProgram(copy, { timeoutMs: COPY_TIMEOUT_MS, signal });
     for (const name of LEFT_OUT) await rm(join(target, name), { recursive: true, force: true });
     await runProgram(["chmod", "-R", "u=rwX,go=rX", target], { timeoutMs: COPY_TIMEOUT_MS });
-    await runProgram([
-      "chroot",
-      root,
-      "env",
-      NO_CACHE,
-      `/${NODE}`,
-      `/${NPM}/bin/npm-cli.js`,
-      "--version",
-    ]);
+    await runInside(root, ["env", NO_CACHE, `/${NODE}`, `/${NPM}/bin/npm-cli.js`, "--version"]);
   } catch (error) {
     await rm(target, { recursive: true, force: true });
     throw error;
@@ -78,6 +71,11 @@ async function copyNpm(root: string, signal: AbortSignal): Promise<void> {
     await chmod(script, 0o755);
     await symlink(`../lib/node_modules/npm/bin/${name}-cli.js`, join(root, "usr/local/bin", name));
   }
+}
+
+async function runInside(root: string, command: readonly string[]): Promise<void> {
+  const own = ["unshare", "--mount", "--propagation", "private"] as const;
+  await runProgram([...own, ...runnableIn(root), "chroot", root, ...command]);
 }
 
 /** The folder of npm: the one that came with this node, else that of the program on the path. */
