@@ -86,6 +86,8 @@ export function createRpcServer(): RpcServer {
       const type = wellFormedType(handler, request, response);
       if (type === undefined) return;
       prepareHeaders(request);
+      // A proxy that collects a reply would hold back the first message until the last.
+      if (type.isStream) response.setHeader("x-accel-buffering", "no");
       const slot: ReplySlot = {};
       const values = createContextValues()
         .set(callOriginKey, origin)

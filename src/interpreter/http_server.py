@@ -25,7 +25,7 @@ HEAD_DELAY_S = 0.05
 
 LINES_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n"
-    b"cache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"cache-control: no-store\r\nx-accel-buffering: no\r\ntransfer-encoding: chunked\r\n\r\n"
 )
 
 REASONS = {

@@ -83,6 +83,8 @@ test("a process as a stream of envelopes, closed by an empty object", async () =
     body: envelope('{"process":{"cmd":"sh","args":["-c","echo out; kill -9 $$"]},"stdin":false}'),
   });
   expect([reply.status, reply.headers["content-type"]]).toEqual([200, "application/connect+json"]);
+  // For a proxy that would hold the first message back until the last.
+  expect(reply.headers["x-accel-buffering"]).toBe("no");
   expect(readEnvelopes(reply.bytes)).toEqual([
     { flags: 0, json: { event: { start: { pid: expect.any(Number) } } } },
     { flags: 0, json: { event: { data: { stdout: "b3V0Cg==" } } } },

@@ -50,6 +50,7 @@ test("the reply of a cell that prints nothing begins before its end", async () =
   const url = `${server.url}/execute`;
   const reply = await fetch(url, { method: "POST", body, signal: leave.signal });
   expect(reply.headers.get("content-type")).toBe("application/x-ndjson");
+  expect(reply.headers.get("x-accel-buffering")).toBe("no");
   leave.abort();
   expect(textOf(await server.run("7", { language: "js" }), "result")).toBe("7");
 });
