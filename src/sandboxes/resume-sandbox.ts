@@ -121,9 +121,11 @@ function requireQuota(
   { entries, maxSandboxes, quota: places }: Registry & Limits,
   team: string,
 ): void {
-  const running = [...entries.values()].filter(({ run }) => run !== undefined);
+  const running = [...entries.values()].filter(
+    ({ run, phase }) => run !== undefined || phase === "resuming",
+  );
   if (running.length < maxSandboxes) return;
   const own = running.filter(({ record }) => record.team === team).length;
-  const message = tooManySandboxes({ ...places.sharesOf(team), own, maxSandboxes });
-  throw atCapacity(message);
+  const shares = places.sharesOf(team);
+  throw atCapacity(tooManySandboxes({ ...shares, own, maxSandboxes, countsPaused: false }));
 }

@@ -108,5 +108,5 @@ function findFault(rules: QuotaRules, { team, teams, present }: Request): string
     .reduce((total, name) => total + Math.max(guaranteed - (present.get(name) ?? 0), 0), 0);
   const isFree = free > 0 && (own < guaranteed || free > kept);
   if (own < limit && isFree) return undefined;
-  return tooManySandboxes({ own, limit, guaranteed, maxSandboxes });
+  return tooManySandboxes({ own, limit, guaranteed, maxSandboxes, countsPaused: true });
 }

@@ -81,16 +81,20 @@ export interface SandboxCounts {
   readonly limit: number;
   readonly guaranteed: number;
   readonly maxSandboxes: number;
+  /** Whether paused ones are counted too. */
+  readonly countsPaused: boolean;
 }
 
 /** With the counts of the team, and without those of the others. */
 export function tooManySandboxes(counts: SandboxCounts): string {
-  const { own, limit, guaranteed, maxSandboxes } = counts;
+  const { own, limit, guaranteed, maxSandboxes, countsPaused } = counts;
   const isOwn = own >= limit && limit < maxSandboxes;
   const reached = isOwn ? limit : maxSandboxes;
   const setting = isOwn ? "--max-sandboxes-per-team" : "--max-sandboxes";
   const parts = [
-    `your team has ${own} of at most ${limit}, paused ones included`,
+    countsPaused
+      ? `your team has ${own} of at most ${limit}, paused ones included`
+      : `your team has ${own} running of at most ${limit}`,
     `the service takes ${maxSandboxes}`,
     ...(guaranteed < maxSandboxes ? [`each team is sure of ${guaranteed}`] : []),
   ];

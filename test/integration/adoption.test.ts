@@ -194,5 +194,42 @@ test("where fewer may run now, traffic for a paused one is told of its own team 
   await using second = await start(2);
   const reply = await second.enter({ sandboxID }, { path: "/health" });
   expect(reply.status).toBe(429);
-  expect(reply.body).toMatchObject({ message: expect.stringContaining("your team has 0 of") });
+  expect(reply.body).toMatchObject({
+    message: expect.stringContaining("your team has 0 running of"),
+  });
+});
+
+test("where fewer may run now, resumes at once take no more places than there are", async () => {
+  await using home = await makeTempFolder();
+  await using lasting = createLastingEngine(createLayerEngine());
+  const start = (maxSandboxes: number) => {
+    const { engine } = lasting;
+    const onExit = "leave";
+    return startTestService({ home: home.path, instance: "one", onExit, engine, maxSandboxes });
+  };
+  const ids: string[] = [];
+  {
+    await using first = await start(3);
+    while (ids.length < 3) {
+      const { sandboxID } = await first.create({ timeout: 600 });
+      await first.call({ method: "POST", path: `/sandboxes/${sandboxID}/pause`, body: {} });
+      ids.push(sandboxID);
+    }
+  }
+  await using second = await start(1);
+  const connect = async (id = "") =>
+    second.call({ method: "POST", path: `/sandboxes/${id}/connect`, body: { timeout: 600 } });
+  const held = Promise.withResolvers<void>();
+  using thawed = atStep("resume.thawed", async () => held.promise);
+  const first = connect(ids[0]);
+  await expect.poll(() => thawed.wasReached).toBe(true);
+  const message =
+    "you have reached the maximum number of concurrent E2B sandboxes (1): your team has 1 running of at most 1, the service takes 1. If you need more, raise --max-sandboxes";
+  try {
+    expect(await connect(ids[1])).toMatchObject({ status: 429, body: { message } });
+  } finally {
+    held.resolve();
+  }
+  expect((await first).status).toBe(201);
+  expect(await connect(ids[2])).toMatchObject({ status: 429, body: { message } });
 });

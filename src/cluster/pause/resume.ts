@@ -76,10 +76,13 @@ async function begin(context: ClusterContext, subject: Subject, refuse: () => un
 
 /** Paused ones count at creation already; a front with another flag may allow fewer. */
 function requirePlace({ records, quota, maxSandboxes }: ClusterContext, team: string): void {
-  const running = [...records.items.values()].filter(({ record }) => record?.state === "running");
+  const running = [...records.items.values()].filter(
+    ({ record, change }) => record?.state === "running" || change?.kind === "resuming",
+  );
   if (running.length < maxSandboxes) return;
   const own = running.filter(({ record }) => record?.team === team).length;
-  throw atCapacity(tooManySandboxes({ ...quota.sharesOf(team), own, maxSandboxes }));
+  const shares = quota.sharesOf(team);
+  throw atCapacity(tooManySandboxes({ ...shares, own, maxSandboxes, countsPaused: false }));
 }
 
 async function carryOut(
