@@ -23,7 +23,7 @@ import { listVolumeFolder } from "./list-volume.ts";
 import { VOLUME_OWNER_ID } from "./volume-disks.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
 import { toVolumeFault } from "./volume-faults.ts";
-import { findPlace, openFolderIn, pathIn, splitPath, type Place } from "./volume-paths.ts";
+import { findPlace, openFolderIn, pathIn, type Place, type Walk } from "./volume-paths.ts";
 import { openVolumePlace, type OpenFile, type VolumePlace } from "./volume-place.ts";
 
 const FOLDER_MODE = 0o755;
@@ -124,17 +124,16 @@ function createVolumeFiles(volume: VolumePlace, team: string): VolumeFiles {
   };
 }
 
-/** A path in a volume, and whether a link at its end is followed. */
-interface Wanted {
+/** A path in a volume, and how it is followed. */
+interface Wanted extends Walk {
   readonly root: string;
   readonly path: string;
-  readonly followsLast: boolean;
 }
 
 async function at<T>(wanted: Wanted, work: (place: Place) => Promise<T>): Promise<T> {
-  const { root, path, followsLast } = wanted;
+  const { root, path, ...walk } = wanted;
   try {
-    await using place = await findPlace(root, path, { followsLast });
+    await using place = await findPlace(root, path, walk);
     return await work(place);
   } catch (error) {
     throw toVolumeFault(error);
@@ -189,18 +188,16 @@ async function makeFolder(root: string, path: string, entry: NewEntry): Promise<
   });
 }
 
-/** Makes the folders above a path that are missing; one that appears meanwhile is as good. */
+/** Makes the folders above a path that are missing. */
 async function makeParents(root: string, path: string): Promise<void> {
-  // Before the first of them is made, for a path that is refused as a whole.
-  const names = splitPath(path);
-  for (let count = 1; count < names.length; count += 1) {
-    await at({ root, path: names.slice(0, count).join("/"), followsLast: true }, async (place) => {
-      if (place.name === "") return;
-      await makeOwned(place.folder, place.name).catch((error: unknown) => {
-        if (!isCode(error, "EEXIST")) throw error;
-      });
-    });
-  }
+  await at({ root, path, followsLast: false, makeMissing }, async () => undefined);
+}
+
+/** One that appears meanwhile is as good. */
+async function makeMissing(folder: FileHandle, name: string): Promise<void> {
+  await makeOwned(folder, name).catch((error: unknown) => {
+    if (!isCode(error, "EEXIST")) throw error;
+  });
 }
 
 async function makeOwned(folder: FileHandle, name: string): Promise<void> {

@@ -44,19 +44,21 @@ export function openFolderIn(folder: FileHandle, name: string): Promise<FileHand
   return open(pathIn(folder, name), FOLDER_FLAGS);
 }
 
+export interface Walk {
+  /** Whether a link at the end of the path is followed. */
+  readonly followsLast: boolean;
+  /** Makes a folder on the way that is missing; undefined where each must be there. */
+  readonly makeMissing?: ((folder: FileHandle, name: string) => Promise<void>) | undefined;
+}
+
 /**
- * The place that a path means. The folders on its way must be there; a link at its end is followed
- * only where `followsLast` is set.
+ * The place that a path means.
  * @throws SandboxError invalid_argument for a path that cannot be one, not_found
  */
-export async function findPlace(
-  root: string,
-  path: string,
-  { followsLast }: { readonly followsLast: boolean },
-): Promise<Place> {
+export async function findPlace(root: string, path: string, options: Walk): Promise<Place> {
   let names = splitPath(path);
   for (let restarts = 0; restarts <= MAX_RESTARTS; restarts += 1) {
-    const next = await walk(root, names, followsLast);
+    const next = await walk(root, names, options);
     if (!Array.isArray(next)) return next;
     names = next;
   }
@@ -78,7 +80,7 @@ export function splitPath(path: string): string[] {
 async function walk(
   root: string,
   names: readonly string[],
-  followsLast: boolean,
+  { followsLast, makeMissing }: Walk,
 ): Promise<Place | string[]> {
   let folder = await open(root, FOLDER_FLAGS);
   const found: string[] = [];
@@ -98,7 +100,7 @@ async function walk(
         return await restart(folder, link);
       }
       if (isLast) return toPlace(folder, name, `/${found.join("/")}`);
-      const next = await openFolderIn(folder, name);
+      const next = await openOnWay(folder, name, makeMissing);
       await folder.close();
       folder = next;
     }
@@ -107,6 +109,20 @@ async function walk(
     throw error;
   }
   return toPlace(folder, "", "/");
+}
+
+async function openOnWay(
+  folder: FileHandle,
+  name: string,
+  makeMissing: Walk["makeMissing"],
+): Promise<FileHandle> {
+  try {
+    return await openFolderIn(folder, name);
+  } catch (error) {
+    if (makeMissing === undefined || !isCode(error, "ENOENT")) throw error;
+    await makeMissing(folder, name);
+    return openFolderIn(folder, name);
+  }
 }
 
 async function restart(folder: FileHandle, names: string[]): Promise<string[]> {

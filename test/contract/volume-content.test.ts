@@ -1,5 +1,6 @@
 /** The content of volumes over the wire: by the token of a volume, and never outside of it. */
 
+import { createHook } from "node:async_hooks";
 import { execFileSync } from "node:child_process";
 import { mkdir, readFile, readdir, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -119,6 +120,35 @@ describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
     expect((await ask("GET file", { query: { path: "/d" } })).status).toBe(400);
     expect((await put("/d", "z")).status).toBe(400);
     expect((await ask("DELETE path", { query: { path: "/d" } })).status).toBe(204);
+  });
+
+  test("parents are made on one way, also behind a link and `..`", async () => {
+    const path = `/way${"/w".repeat(255)}`;
+    let calls = 0;
+    const hook = createHook({
+      init: (_, type) => void (calls += type.startsWith("FSREQ") ? 1 : 0),
+    });
+    const countCalls = async (operation: string, status: number) => {
+      calls = 0;
+      expect((await ask(operation, { query: { path, force: "true" } })).status).toBe(status);
+      return calls;
+    };
+    hook.enable();
+    const making = await countCalls("POST dir", 201);
+    const again = await countCalls("POST dir", 201);
+    const looking = await countCalls("GET path", 200);
+    hook.disable();
+    expect({ making, again, looking }).toEqual({
+      making: expect.toSatisfy((count: number) => count < looking * 8),
+      again: expect.toSatisfy((count: number) => count < looking * 4),
+      looking: expect.toSatisfy((count: number) => count > 256),
+    });
+    await symlink("/way/w", join(root, "short"));
+    expect((await put("/short/x/../y/z", "z", { force: "true" })).body).toMatchObject({
+      path: "/way/w/y/z",
+    });
+    expect((await readdir(join(root, "way/w"))).toSorted()).toEqual(["w", "x", "y"]);
+    for (const name of ["way", "short"]) await ask("DELETE path", { query: { path: name } });
   });
 
   test("a list of longer paths than one reply holds is refused, and they are removed", async () => {
