@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { createSystemClock } from "../common/clock.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { requireKnownContent } from "../sandboxes/lost-database.ts";
@@ -56,7 +57,7 @@ export async function runGc({ config, log }: CommandContext): Promise<number> {
     },
     programs: async () => withKind("programs", await removeDeadCopies(home, onFailure)),
     outputs: async () =>
-      withKind("output", await collectHome(spoolHome(home), Date.now(), onFailure)),
+      withKind("output", await collectHome(spoolHome(home), createSystemClock(), onFailure)),
   };
   const removed: string[] = [];
   for (const [name, clean] of Object.entries(parts)) {

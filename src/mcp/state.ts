@@ -68,7 +68,7 @@ const MAX_MADE = 4_096;
 export function startMcpState(options: McpStateOptions): McpState {
   const { log, clock = createSystemClock() } = options;
   const get = (id: string, wanted: AbortSignal) => options.service().control.get(id, wanted);
-  const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
+  const spools = startSpools({ root: options.spoolFolder, clock, log });
   const logs = new SandboxLogs({ clock, spools, log });
   const captures = new Captures({
     clock,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { isCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { createAges, type AgeOf, type SpoolClock } from "./ages.ts";
 import { listEntries, listFolder, listSandboxes, sandboxFolder, type Entry } from "./folders.ts";
 import { isLeased, leaseOwner, removeLease } from "./lease.ts";
 
@@ -16,12 +17,12 @@ const RETENTION_MS = 15 * 60_000;
 /** Clears the spools of a whole home; returns those that were removed. */
 export async function collectHome(
   home: string,
-  nowMs: number,
+  clock: SpoolClock,
   tell: TellFailure,
 ): Promise<string[]> {
   const removed: string[] = [];
   const remove = async (scope: string) => {
-    removed.push(...(await collectSpools(join(home, scope), nowMs, tell)));
+    removed.push(...(await collectSpools(join(home, scope), createAges(clock).look(), tell)));
   };
   await cleanUp({ kind: "output", names: await listFolder(home), remove }, tell);
   return removed;
@@ -30,10 +31,10 @@ export async function collectHome(
 /** Clears one folder of spools; returns those that were removed. */
 export async function collectSpools(
   root: string,
-  nowMs: number,
+  ageOf: AgeOf,
   tell: TellFailure,
 ): Promise<string[]> {
-  const expired = await findExpired(root, await listEntries(root), nowMs);
+  const expired = await findExpired(root, await listEntries(root), ageOf);
   const labels = new Map(
     expired.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
   );
@@ -49,22 +50,21 @@ export async function collectSpools(
 async function findExpired(
   root: string,
   entries: readonly Entry[],
-  nowMs: number,
+  ageOf: AgeOf,
 ): Promise<Entry[]> {
   const byAge = entries.toSorted((left, right) => left.changedAtMs - right.changedAtMs);
   const expired: Entry[] = [];
   for (const entry of byAge) {
+    const ageMs = ageOf(entry);
     const isSurplus = entries.length - expired.length > MAX_SPOOLS && entry.endedAtMs !== undefined;
-    if (isSurplus || (await hasExpired(root, entry, nowMs))) expired.push(entry);
+    if (isSurplus || (await hasExpired(root, entry, ageMs))) expired.push(entry);
   }
   return expired;
 }
 
-/** Uses the distance in time: a clock that was set back must not keep a spool for ever. */
-async function hasExpired(root: string, entry: Entry, nowMs: number): Promise<boolean> {
-  const { endedAtMs, changedAtMs, place } = entry;
-  const isOld = Math.abs(nowMs - (endedAtMs ?? changedAtMs)) > RETENTION_MS;
-  return isOld && (endedAtMs !== undefined || !(await isLeased(root, place.owner)));
+async function hasExpired(root: string, entry: Entry, ageMs: number): Promise<boolean> {
+  const { endedAtMs, place } = entry;
+  return ageMs > RETENTION_MS && (endedAtMs !== undefined || !(await isLeased(root, place.owner)));
 }
 
 /** Removes folders of sandboxes without a spool, and the leases of dead owners. */

@@ -9,6 +9,7 @@ import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { createAges, type SpoolClock } from "./ages.ts";
 import { collectSpools } from "./collect.ts";
 import {
   END_FILE,
@@ -52,7 +53,7 @@ export interface TakenSpool {
 export interface SpoolsOptions {
   /** Made when it is needed; undefined: nothing is kept on the disk. */
   readonly root: string | undefined;
-  readonly now: () => number;
+  readonly clock: SpoolClock;
   readonly log: Logger;
   readonly limits?: QuotaLimits;
 }
@@ -90,7 +91,8 @@ export function startSpools(options: SpoolsOptions): Spools {
 }
 
 function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
-  const { now, log, limits = DEFAULT_LIMITS } = options;
+  const { clock, log, limits = DEFAULT_LIMITS } = options;
+  const ages = createAges(clock);
   let ownerId: string | undefined;
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const quota = createQuota({ root, limits });
@@ -98,8 +100,8 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   async function collect(): Promise<void> {
     try {
-      await touchUnended(root, owner(), now());
-      await collectSpools(root, now(), ({ name, error }) => {
+      await touchUnended(root, owner(), clock.now());
+      await collectSpools(root, ages.look(), ({ name, error }) => {
         log.debug({ op: "spool.collect", name, err: error }, "spool stays");
       });
     } catch (error) {
@@ -129,7 +131,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   return {
     create({ sandboxId, name, isLate = false }, spoolLimits) {
-      const place = locationOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
+      const place = locationOf(root, sandboxId, { name, createdAtMs: clock.now(), owner: owner() });
       const files = { place, limits: spoolLimits, ...shared };
       return createSpoolWriter(isLate ? markedLate(files) : files);
     },
@@ -155,7 +157,8 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       const held = await lease.current();
-      if (held !== undefined) await release(held, () => touchUnended(root, owner(), now()), log);
+      if (held !== undefined)
+        await release(held, () => touchUnended(root, owner(), clock.now()), log);
     },
   };
 }

@@ -22,10 +22,11 @@ export async function makeSpoolDisk(): Promise<SpoolDisk> {
   const { path } = stack.use(await makeTempFolder());
   const owned = stack.move();
   const root = join(path, "local");
+  const clock = { now: () => disk.nowMs, elapsed: () => disk.nowMs };
   const disk: SpoolDisk = {
     root,
     nowMs: Date.now(),
-    start: () => owned.use(startSpools({ root, now: () => disk.nowMs, log: createSilentLog() })),
+    start: () => owned.use(startSpools({ root, clock, log: createSilentLog() })),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
   return disk;

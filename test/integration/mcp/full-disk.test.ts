@@ -30,7 +30,7 @@ async function leaveProcess(faults: Partial<Spools>) {
   await first[Symbol.asyncDispose]();
   const root = join(world.test.home, "spool");
   const log = createSilentLog();
-  const spools = stack.use(startSpools({ root, now: Date.now, log }));
+  const spools = stack.use(startSpools({ root, clock: createSystemClock(), log }));
   const captures = stack.use(
     new Captures({
       clock: createSystemClock(),

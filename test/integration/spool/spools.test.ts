@@ -1,11 +1,13 @@
 /** Spools on the disk: whole by position, bounded with a gap that shows, owned, kept for a while. */
 
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, rm, stat, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
+import type { SpoolClock } from "../../../src/spool/ages.ts";
 import { collectHome } from "../../../src/spool/collect.ts";
 import { measureSpool, readPieces } from "../../../src/spool/reader.ts";
 import { startSpools, type Spools } from "../../../src/spool/spools.ts";
@@ -24,6 +26,7 @@ interface Disk extends AsyncDisposable {
   readonly home: string;
   readonly root: string;
   nowMs: number;
+  readonly clock: SpoolClock;
   /** A server of its own on this disk. */
   start(limits?: { readonly sandboxBytes: number; readonly homeBytes: number }): Spools;
 }
@@ -37,11 +40,12 @@ async function makeDisk(): Promise<Disk> {
     home,
     root,
     nowMs: Date.now(),
+    clock: { now: () => disk.nowMs, elapsed: () => disk.nowMs },
     start: (limits) =>
       owned.use(
         startSpools({
           root,
-          now: () => disk.nowMs,
+          clock: disk.clock,
           log: createSilentLog(),
           ...(limits && { limits }),
         }),
@@ -264,12 +268,12 @@ test("an ended spool is kept for 15 minutes, one whose owner died too, a live on
   await write(live, Buffer.from("x"));
   await live.park();
   disk.nowMs += 14 * MINUTE_MS;
-  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual([]);
+  expect(await collectHome(disk.home, disk.clock, fail)).toEqual([]);
   disk.nowMs += 2 * MINUTE_MS;
   // A live owner writes at any time, whatever its files say.
   const names = await readdir(live.place.folder);
   await utimes(join(live.place.folder, names[0] ?? ""), 1, 1);
-  const removed = await collectHome(disk.home, disk.nowMs, fail);
+  const removed = await collectHome(disk.home, disk.clock, fail);
   expect(removed.toSorted()).toEqual(["i1/p_7", "i1/p_8"]);
   expect(await readdir(join(disk.root, "i1"))).toEqual([expect.stringMatching(/^p_9\./)]);
   await live.close(undefined);
@@ -287,11 +291,45 @@ test("the output of a silent process is kept for 15 minutes after the end of its
   await first[Symbol.asyncDispose]();
   const second = disk.start();
   disk.nowMs += 14 * MINUTE_MS;
-  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual([]);
+  expect(await collectHome(disk.home, disk.clock, fail)).toEqual([]);
   expect(await second.find(KEY)).toMatchObject({ isLive: false, ending: undefined });
   expect((await readAll(folder)).toString()).toBe("x");
   disk.nowMs += 2 * MINUTE_MS;
-  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual(["i1/p_7"]);
+  expect(await collectHome(disk.home, disk.clock, fail)).toEqual(["i1/p_7"]);
+});
+
+test("a clock that is set ahead takes no output away, of this server or of one before", async () => {
+  await using disk = await makeDisk();
+  const before = disk.start();
+  const first = create(before, { ...KEY, name: "p_8" });
+  await write(first, Buffer.from("x"));
+  await first.close({ endedAtMs: disk.nowMs });
+  await before[Symbol.asyncDispose]();
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const clock = { now: () => disk.nowMs, elapsed: () => elapsedMs };
+  let elapsedMs = 0;
+  await using spools = startSpools({ root: disk.root, clock, log: createSilentLog() });
+  /** The lease of a dead owner goes last. */
+  const collected = async () => {
+    const dead = join(disk.root, "0123456789abcdef.sock");
+    await writeFile(dead, "");
+    elapsedMs += MINUTE_MS;
+    vi.advanceTimersByTime(MINUTE_MS);
+    await expect.poll(() => existsSync(dead)).toBe(false);
+  };
+  const own = create(spools);
+  await write(own, Buffer.from("x"));
+  await own.flush();
+  await collected();
+  await own.close({ endedAtMs: disk.nowMs });
+  disk.nowMs += 60 * MINUTE_MS;
+  await collected();
+  const names = await readdir(join(disk.root, "i1"));
+  expect(names.toSorted()).toEqual([
+    expect.stringMatching(/^p_7\./),
+    expect.stringMatching(/^p_8\./),
+  ]);
 });
 
 test("what dead owners leave goes with their last spool", async () => {
@@ -301,7 +339,7 @@ test("what dead owners leave goes with their last spool", async () => {
   await write(writer, Buffer.from("x"));
   await writer.close({ endedAtMs: 0 });
   await spools[Symbol.asyncDispose]();
-  await collectHome(disk.home, disk.nowMs, fail);
+  await collectHome(disk.home, disk.clock, fail);
   expect(await readdir(disk.root)).toEqual([]);
 });
 

@@ -18,7 +18,7 @@ test("what ended by itself leaves the list, what lives or was used just now stay
   const root = join(folder.path, "spool");
   const clock = createFakeClock();
   const log = createSilentLog();
-  await using spools = startSpools({ root, now: () => clock.now(), log });
+  await using spools = startSpools({ root, clock, log });
   await using logs = new SandboxLogs({ clock, spools, log });
   const end = new AbortController();
   const asked: string[] = [];

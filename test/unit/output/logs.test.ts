@@ -12,7 +12,7 @@ const HOUR_MS = 3_600_000;
 function startLogs() {
   const clock = createFakeClock();
   const log = createSilentLog();
-  const spools = startSpools({ root: undefined, now: () => clock.now(), log });
+  const spools = startSpools({ root: undefined, clock, log });
   const logs = new SandboxLogs({ clock, spools, log });
   const told: string[] = [];
   logs.observe({

@@ -69,7 +69,7 @@ test.for(SEEDS)("the log of two processes has what each wrote, seed %i", async (
   const random = createRandom(seed);
   const clock = createFakeClock();
   const log = createSilentLog();
-  const spools = startSpools({ root: undefined, now: () => clock.now(), log });
+  const spools = startSpools({ root: undefined, clock, log });
   await using logs = new SandboxLogs({ clock, spools, log });
   logs.open("i1");
   const texts = { stdout: textOf(random, 800), stderr: textOf(random, 800) };
