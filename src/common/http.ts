@@ -86,6 +86,22 @@ export function sendJson(
   response.end(payload);
 }
 
+const MAX_DISCARD_MS = 5_000;
+
+/**
+ * Reads for a while what is still coming of a request that was answered early: were its connection closed
+ * at once, its client would find that out while it sends, and never see the answer.
+ */
+export function discardRest(request: IncomingMessage): void {
+  if (request.complete || request.destroyed) return;
+  request.unpipe();
+  // An iterator that has not ended yet keeps a mere resume from it.
+  request.on("data", () => undefined);
+  request.resume();
+  const timer = setTimeout(() => request.destroy(), MAX_DISCARD_MS);
+  request.once("close", () => clearTimeout(timer));
+}
+
 /** The user of a Basic header, without its password; undefined for any other header. */
 export function basicUser(authorization: string | undefined): string | undefined {
   const match = /^basic\s+([A-Za-z0-9+/=_-]+)\s*$/i.exec(authorization ?? "");

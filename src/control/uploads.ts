@@ -2,6 +2,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
+import { discardRest } from "../common/http.ts";
 import type { Uploads } from "../sandboxes/template-builds/uploads.ts";
 import { readContent } from "./read-content.ts";
 import { toFault } from "./reply.ts";
@@ -26,7 +27,7 @@ interface Upload {
   readonly signal: AbortSignal;
 }
 
-/** Takes the body; after a refusal the connection ends, since the rest of it is not read. */
+/** Takes the body. */
 export async function takeUpload(uploads: Uploads, { request, signal }: Upload, token: string) {
   try {
     const body = Readable.from(readContent(request), { objectMode: false });
@@ -34,7 +35,8 @@ export async function takeUpload(uploads: Uploads, { request, signal }: Upload, 
     return { reply: { status: 201 } };
   } catch (error) {
     const { status, body } = toFault(error);
-    return { reply: { status, body, headers: { connection: "close" } }, error };
+    discardRest(request);
+    return { reply: { status, body }, error };
   }
 }
 

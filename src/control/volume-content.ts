@@ -5,7 +5,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
-import { readBody, sendJson } from "../common/http.ts";
+import { discardRest, readBody, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
@@ -85,9 +85,10 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
       // A client may leave at any time: that is no fault of the service.
       if (response.destroyed) log.debug(entry, "volume content");
       else if (status >= 500) log.warn(entry, "volume content");
-      // A reply that has begun can only be cut, and so can what a client goes on to send.
+      discardRest(request);
+      // A reply that has begun can only be cut.
       if (response.headersSent) response.destroy();
-      else sendJson(response, status, { body, headers: { ...headers, connection: "close" } });
+      else sendJson(response, status, { body, headers });
     }
     return { status: response.statusCode, team: files?.team };
   };

@@ -9,6 +9,7 @@ import {
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
+import { discardRest } from "../common/http.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
 import { inLoopTurns, keepingLittle } from "../common/loop-turns.ts";
@@ -30,9 +31,6 @@ import {
   silent,
   type Refusal,
 } from "./refusal.ts";
-
-/** A client that still sends this long after the answer is cut off. */
-const MAX_DRAIN_MS = 5000;
 
 /** RFC 9110, 15: statuses below are interim, and none is beyond. */
 const MIN_FINAL_STATUS = 200;
@@ -64,7 +62,7 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
   ]);
   response.once("close", () => {
     socket.destroy();
-    drain(request);
+    discardRest(request);
     resolve();
   });
   limitDaemonWait(exchange, upstream);
@@ -77,15 +75,6 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
   request.on("error", () => socket.destroy());
   request.pipe(upstream);
   await over;
-}
-
-/** Reads the rest of a request that was answered early, so that its connection stays usable. */
-function drain(request: IncomingMessage): void {
-  if (request.complete || request.destroyed) return;
-  request.unpipe();
-  request.resume();
-  const timer = setTimeout(() => request.destroy(), MAX_DRAIN_MS);
-  request.once("close", () => clearTimeout(timer));
 }
 
 /** A request on an open connection, with exactly these headers. */

@@ -1,7 +1,7 @@
 /** Why the gateway does not pass a request on: the wire's bodies for programs, a page for a person. */
 
 import type { ServerResponse, IncomingHttpHeaders } from "node:http";
-import { sendJson } from "../common/http.ts";
+import { discardRest, sendJson } from "../common/http.ts";
 import type { Shortage } from "../common/shortage.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
@@ -18,9 +18,8 @@ export interface Refusal {
 
 export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
   const { status, body, retryAfterSeconds } = refusal;
+  discardRest(response.req);
   const headers = {
-    // A body that is still coming is not waited for.
-    connection: "close",
     vary: "Accept, User-Agent, Sec-Fetch-Mode",
     ...retryHeaders(status, retryAfterSeconds),
   };
