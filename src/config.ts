@@ -2,6 +2,7 @@
 
 import { isAbsolute, join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
+import { withoutLinks } from "./common/home-folder.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, isRootless, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
@@ -188,8 +189,8 @@ function withDefaults(given: Given, environment: Environment, line: ParsedFlags)
             apiUrl: given.e2bApiUrl,
             sandboxUrl: given.e2bSandboxUrl,
           },
-    home: resolve(given.home ?? defaultHome(environment)),
-    givenHome: given.home === undefined ? undefined : resolve(given.home),
+    home: withoutLinks(resolve(given.home ?? defaultHome(environment))),
+    givenHome: given.home === undefined ? undefined : withoutLinks(resolve(given.home)),
     searchPath: environment["PATH"] ?? "",
     namespaceFault: environment[NAMESPACE_FAULT],
     runtime: given.runtime ?? "auto",

@@ -1,7 +1,15 @@
 /** Whether a folder may be the home: a foreign one must not be changed, whatever command names it. */
 
-import { closeSync, lstatSync, openSync, readdirSync, readSync, statSync } from "node:fs";
-import { join } from "node:path";
+import {
+  closeSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { isCode, SandboxError } from "./errors.ts";
 import { quoteName, quoteUntrusted } from "./untrusted-text.ts";
 
@@ -49,6 +57,19 @@ const EARLY: readonly (readonly [name: RegExp, inside?: RegExp])[] = [
 
 const OF_ANOTHER = "belongs to another user";
 const CHOOSE = "choose a new or empty directory, or a home of sandbox-mcp, with --home";
+
+/**
+ * The path without links, by which the kernel tells of mounts and claims are compared: a home has one path,
+ * whatever leads to it. What is not there yet stays as it is named.
+ */
+export function withoutLinks(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : join(withoutLinks(parent), basename(path));
+  }
+}
 
 /**
  * Refuses what cannot be a home, before anything in it is changed.

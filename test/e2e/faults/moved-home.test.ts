@@ -4,13 +4,15 @@
  */
 
 import { execFile } from "node:child_process";
-import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { fateOf, KEPT } from "../../support/fault-cases.ts";
-import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
+import { findRemains, make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
 import { NO_POOL } from "../../support/fault-stage.ts";
+import { openTestHome } from "../../support/home.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Two services and four sandboxes, on a machine that does other work. */
 const LIMIT_MS = 300_000;
@@ -43,6 +45,14 @@ async function expectAll(home: FaultHome, ids: readonly string[]): Promise<void>
 async function openAt(path: string): Promise<FaultHome> {
   const dispose = async () => rm(path, { recursive: true, force: true });
   return openFaultHome(NO_POOL, async () => ({ path, [Symbol.asyncDispose]: dispose }));
+}
+
+/** Opens a home that another test object removes. */
+async function openKept(path: string): Promise<FaultHome> {
+  return openFaultHome(NO_POOL, async () => ({
+    path,
+    [Symbol.asyncDispose]: async () => undefined,
+  }));
 }
 
 /** What services only read is shared, which takes a fraction of the time. */
@@ -83,4 +93,20 @@ test("a copied home does nothing to sandboxes of its original", { timeout: LIMIT
     expect(await copy.call("DELETE", `/sandboxes/${own}`)).toMatchObject({ status: 204 });
   }
   await expectAll(original, ids);
+});
+
+test("a home by a link and by its path is one home", { timeout: LIMIT_MS }, async () => {
+  await using folder = await openTestHome();
+  await using places = await makeTempFolder();
+  const link = join(places.path, "link");
+  await symlink(folder.path, link);
+  await using byLink = await openKept(link);
+  await byLink.start();
+  const ids = await makeAll(byLink);
+  await byLink.stop("SIGTERM");
+  await using byPath = await openKept(folder.path);
+  await byPath.start();
+  await expectAll(byPath, ids);
+  await byPath.stop("SIGTERM");
+  expect([...(await findRemains(byLink)), ...(await findRemains(byPath))]).toEqual([]);
 });
