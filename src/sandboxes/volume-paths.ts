@@ -66,7 +66,7 @@ export async function findPlace(root: string, path: string, options: Walk): Prom
 }
 
 /** The names on a path. @throws SandboxError invalid_argument for what cannot be one */
-export function splitPath(path: string): string[] {
+function splitPath(path: string): string[] {
   if (path.includes("\0")) throw new SandboxError("invalid_argument", "path contains NUL");
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
     throw new SandboxError("invalid_argument", `path exceeds ${MAX_PATH_BYTES} bytes`);
