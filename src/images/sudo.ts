@@ -17,19 +17,22 @@ const SCRIPT = `#!/bin/sh
 # Stands in for sudo in an image that has none. Only members of the group sudo can start it.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
-user=root
+user=root alone=
 while [ $# -gt 0 ]; do
   case "$1" in
     -u|--user) user=$2; shift 2 ;;
     --user=*) user=\${1#--user=}; shift ;;
-    -n|-E|-H|-S|-i|-s|-k|-v|--preserve-env|--non-interactive|--set-home|--login|--shell) shift ;;
+    -i|-s|--login|--shell) alone=/bin/sh; shift ;;
+    -k|-v|--reset-timestamp|--validate) alone=true; shift ;;
+    -n|-E|-H|-S|--preserve-env|--non-interactive|--set-home) shift ;;
     --preserve-env=*) shift ;;
     --) shift; break ;;
     -*) echo "sudo: option $1 is not known here" >&2; exit 1 ;;
     *) break ;;
   esac
 done
-[ $# -gt 0 ] || set -- /bin/sh
+[ -n "$*$alone" ] || { echo "sudo: the command is missing" >&2; exit 1; }
+[ $# -gt 0 ] || set -- "$alone"
 if [ "$user" = root ]; then
   HOME=/root USER=root LOGNAME=root
   export HOME USER LOGNAME

@@ -1,11 +1,14 @@
 /** The program that stands in for sudo where an image has none. */
 
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { standIn } from "../../../src/images/sudo.ts";
+import { createContents } from "../../../src/images/contents.ts";
+import { giveSudo, standIn } from "../../../src/images/sudo.ts";
+import { createTreeWriter } from "../../../src/images/tree-writer.ts";
+import { createTree } from "../../../src/images/tree.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);
@@ -34,4 +37,31 @@ test.for([
 
 test("there is none for another processor", () => {
   expect(() => standIn("/a/path", "s390x")).toThrow(/no sudo/);
+});
+
+test.for([
+  [["-v"], ["", 0]],
+  [
+    ["-n", "-v"],
+    ["", 0],
+  ],
+  [["-k"], ["", 0]],
+  [
+    ["-k", "echo", "word"],
+    ["word\n", 0],
+  ],
+  [["-s"], ["read\n", 7]],
+  [["-i"], ["read\n", 7]],
+  [[], ["", 1]],
+] as const)("%j runs no command that it was not given", async ([args, expected]) => {
+  await using folder = await makeTempFolder();
+  const contents = await createContents(join(folder.path, "contents"), 1024 ** 2);
+  const files = createTreeWriter(createTree(), contents);
+  expect(await giveSudo(files)).toBe(true);
+  const script = (await files.read("/usr/local/lib/sandbox-mcp/sudo.sh")) ?? "";
+  const { stdout, status } = spawnSync("/bin/sh", ["-c", script, "sudo", ...args], {
+    input: "echo read; exit 7\n",
+    encoding: "utf8",
+  });
+  expect([stdout, status]).toEqual(expected);
 });
