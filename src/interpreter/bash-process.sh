@@ -9,11 +9,11 @@ trap 'return 130 2>/dev/null' INT
 printf 'ready\n' >&201
 # Up to a delimiter bash reads a pipe byte by byte, so a cell, which may be long, comes with its size.
 # Bash warns of a locale of the cell's own that is not there each time that it goes back to it.
-while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
+while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && IFS=' ' read -r -d '' -a __names -u 200 &&
   IFS= read -r -d '' -u 200 __size && { IFS= LC_ALL=C read -r -N "$__size" -u 200 __code; } 2>/dev/null; do
   eval "$__news"
   __after=
-  for __name in $__names; do
+  for __name in "${__names[@]}"; do
     if [[ -v $__name ]]; then printf -v __after '%sexport %q=%q\n' "$__after" "$__name" "${!__name}"
     else __after+="unset $__name"$'\n'; fi
   done

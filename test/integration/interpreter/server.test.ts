@@ -130,6 +130,16 @@ test("bash warns once of a locale that is not there", async () => {
   expect([textOf(next, "stdout"), textOf(next, "stderr")]).toEqual(["1\n", ""]);
 });
 
+test("bash takes variables of a call back, whatever a cell makes of IFS", async () => {
+  const made = await server.call("POST", "/contexts", { language: "bash", cwd: "/" });
+  const { id: context_id } = JSON.parse(made.text);
+  await server.run("export A=old B=other; IFS=$'\\n'", { context_id });
+  await server.run("true", { context_id, env_vars: { A: "1", B: "2" } });
+  const lines = await server.run('echo "$A,$B,${#IFS}"', { context_id });
+  expect(textOf(lines, "stdout")).toBe("old,other,1\n");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
 test.for(["bash", "js"])("variables of a call are taken back: %s", async (language) => {
   const code = language === "bash" ? 'echo "$A"' : "console.log(process.env.A ?? '')";
   const value = 'it\'s "$HOME"\n\\';
