@@ -86,18 +86,19 @@ const READABLE_BY_ALL = 0o004;
 
 /** sudo for machines that have none: `su`, which trusts the members of the group sudo. */
 const SUDO_SHIM = `#!/bin/sh
-user=root
+user=root alone=/bin/sh
 while [ $# -gt 0 ]; do
   case "$1" in
     -u) user=$2; shift 2 ;;
+    -k|-v) alone=true; shift ;;
     -n|-E|-H|-S|-i|-s) shift ;;
     --) shift; break ;;
     -*) echo "sudo: option $1 is not known here" >&2; exit 1 ;;
     *) break ;;
   esac
 done
-[ $# -gt 0 ] || set -- /bin/sh
-exec su -m -s /bin/sh "$user" -c 'exec "$@"' -- sudo "$@"
+[ $# -gt 0 ] || set -- "$alone"
+exec su -m -s /bin/sh "$user" -c 'exec env "$@"' -- sudo "$@"
 `;
 
 const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";

@@ -133,8 +133,10 @@ print(knock(socket.AF_INET, ("169.254.169.254", 80)))`;
     });
 
     test("the user becomes root by sudo, and by nothing else", async () => {
-      const result = await runInside(container, "cat /etc/shadow; sudo -n id -u; id -u", "user");
-      expect(result).toMatchObject({ exitCode: 0, stdout: "0\n1000\n" });
+      const script =
+        "cat /etc/shadow; sudo -v && sudo -n id -u; sudo WORD='a b' printenv WORD; id -u";
+      const result = await runInside(container, script, "user");
+      expect(result).toMatchObject({ exitCode: 0, stdout: "0\na b\n1000\n" });
     });
   },
 );
