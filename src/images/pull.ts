@@ -20,6 +20,7 @@ import { copyToLayout, inspectRaw, type Confinement, type SkopeoTask } from "./s
 
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const WATCH_MS = 500;
+const LAYOUT = "layout";
 
 /** What is asked of a source before anything large is fetched. */
 export interface FoundImage {
@@ -89,7 +90,7 @@ export async function fetchImage(found: FoundImage, options: PullOptions): Promi
   const directory = await newFolder(options.home);
   const dispose = () => removeTree(directory);
   try {
-    const layout = join(directory, "layout");
+    const layout = join(directory, LAYOUT);
     const isPinned = reference.kind === "registry";
     const source = toSource(reference, options.mirrors ?? [], isPinned ? digest : undefined);
     const full = new AbortController();
@@ -104,7 +105,7 @@ export async function fetchImage(found: FoundImage, options: PullOptions): Promi
       sizeOf(directory).then(look, () => undefined);
     }, WATCH_MS);
     try {
-      await copyToLayout(task, layout);
+      await copyToLayout(task, LAYOUT);
     } catch (error) {
       throw full.signal.aborted ? tooLarge(options) : error;
     } finally {

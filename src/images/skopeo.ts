@@ -59,9 +59,10 @@ export async function inspectRaw(task: SkopeoTask): Promise<string> {
   ]);
 }
 
-/** Copies the image for this machine's platform into an OCI layout. */
-export async function copyToLayout(task: SkopeoTask, layout: string): Promise<void> {
-  const target = `oci:${layout}:image`;
+/** Copies the image for this machine's platform into an OCI layout of this name in the directory. */
+export async function copyToLayout(task: SkopeoTask, name: string): Promise<void> {
+  // Skopeo runs there: it takes a path for what comes before the first colon.
+  const target = `oci:${name}:image`;
   await runSkopeo(task, TIMEOUT_MS.copy, (login) => [
     "copy",
     "--remove-signatures",
