@@ -5,6 +5,7 @@ import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { inBatches } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { toSystemPath } from "../../common/file-names.ts";
 import { fileErrorText, isDiskFull } from "../errno.ts";
 import { open } from "../file-system.ts";
 
@@ -38,6 +39,8 @@ async function copyByKernel(
   target: FileHandle,
   signal: AbortSignal,
 ): Promise<boolean> {
+  // Arguments are text: a name that is none would be that of another file.
+  if (sources.some((source) => typeof toSystemPath(source) !== "string")) return false;
   for (const batch of inBatches(sources, MAX_ARGUMENT_BYTES)) {
     if (!(await runCat(batch, target, signal))) return false;
   }
