@@ -11,6 +11,7 @@ import {
 } from "node:fs";
 import { posix } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
+import { fromSystemBytes, toSystemPath } from "../../common/file-names.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { errnoText } from "../errno.ts";
@@ -168,20 +169,21 @@ function requireEnterable({ config, cwd, user }: LaunchRequest): void {
       `error starting process '${command}': fork/exec /bin/sh: ${text}`,
       { cause },
     );
+  const missing = (cause?: unknown) =>
+    new SandboxError("invalid_argument", `cwd '${cwd}' does not exist`, { cause });
+  // What starts it is told the folder as text: a name that is none would be that of another one.
+  if (typeof toSystemPath(cwd) !== "string") throw missing();
   let real: string;
   let stats: Stats;
   try {
-    real = realpathSync.native(cwd);
-    stats = statSync(real);
+    real = fromSystemBytes(realpathSync.native(cwd, "buffer"));
+    stats = statSync(toSystemPath(real));
   } catch (error) {
-    if (isCode(error, "ENOENT")) {
-      throw new SandboxError("invalid_argument", `cwd '${cwd}' does not exist`, { cause: error });
-    }
-    throw fault(errnoText(error), error);
+    throw isCode(error, "ENOENT") ? missing(error) : fault(errnoText(error), error);
   }
   if (!stats.isDirectory()) throw fault("not a directory");
   if (user.uid === 0 || !canChangeOwner()) return;
-  const above = parentsOf(real).map((path) => statSync(path));
+  const above = parentsOf(real).map((path) => statSync(toSystemPath(path)));
   if (![stats, ...above].every((folder) => maySearch(folder, user))) {
     throw fault("permission denied");
   }

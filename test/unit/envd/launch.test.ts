@@ -1,10 +1,11 @@
 /** What a command that cannot be executed says, behind the helper that changes its identity. */
 
 import { spawnSync } from "node:child_process";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
+import { fromSystemBytes } from "../../../src/common/file-names.ts";
 import { planLaunch } from "../../../src/envd/process/launch.ts";
 import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -12,14 +13,18 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 const ROOT = { name: "root", uid: 0, gid: 0, groups: [0], home: "/root" };
 const NOBODY = { name: "nobody", uid: 65_534, gid: 65_534, groups: [65_534], home: "/" };
 
-function run(cmd: string, args: readonly string[], user = ROOT) {
-  const launch = planLaunch({
+function plan(cmd: string, args: readonly string[], { user = ROOT, folder = "/usr" }) {
+  return planLaunch({
     config: create(ProcessConfigSchema, { cmd, args: [...args] }),
     user,
-    cwd: "/usr",
+    cwd: folder,
     globals: new Map(),
     helper: ["/usr/bin/setpriv"],
   });
+}
+
+function run(cmd: string, args: readonly string[], user = ROOT) {
+  const launch = plan(cmd, args, { user });
   const { file, cwd, env } = launch;
   const { status, stdout, stderr } = spawnSync(file, launch.args, { cwd, env, encoding: "utf8" });
   return [status, stdout, stderr];
@@ -58,4 +63,15 @@ test.skipIf(process.getuid?.() !== 0).for([
   const output = status === 0 ? "a\n" : "";
   for (const user of [ROOT, NOBODY])
     expect(run(script, ["a"], user)).toEqual([status, output, expect.stringMatching(error)]);
+});
+
+test("a folder whose name is not UTF-8 is entered by a link alone, and not its likeness", async () => {
+  await using folder = await makeTempFolder();
+  const name = Buffer.concat([Buffer.from(join(folder.path, "name")), Buffer.of(0xff)]);
+  const link = join(folder.path, "link");
+  await mkdir(name);
+  await symlink(name, link);
+  expect(plan("true", [], { folder: link }).cwd).toBe(link);
+  await mkdir(join(folder.path, "name\uFFFD"));
+  expect(() => plan("true", [], { folder: fromSystemBytes(name) })).toThrow(/does not exist/);
 });
