@@ -9,10 +9,10 @@ import { SANDBOX_LINK } from "./router-rules.ts";
  */
 export async function makeLink(router: NetworkPath, batch: string, network: string): Promise<void> {
   try {
-    await changeLinks(router, batch);
+    await changeLinks(router, batch, network);
   } catch (error) {
     if (!(await listLinks(network)).includes(SANDBOX_LINK)) throw error;
     await deleteLink(network, SANDBOX_LINK);
-    await changeLinks(router, batch);
+    await changeLinks(router, batch, network);
   }
 }

@@ -1,5 +1,6 @@
 /** Runs the two programs that know networks, in the network namespace of a file. */
 
+import { basename, dirname } from "node:path";
 import { errorText } from "../../common/errors.ts";
 import { runProgram } from "../host/run-program.ts";
 
@@ -14,9 +15,22 @@ export async function applyRules(network: NetworkPath, rules: string): Promise<v
   await runIn(network, { command: ["nft", "-f", "-"], input: rules });
 }
 
-/** Runs lines of `ip` up to the first that fails. */
-export async function changeLinks(network: NetworkPath, batch: string): Promise<void> {
-  await runIn(network, { command: ["ip", "-batch", "-"], input: batch });
+/** Runs lines of `ip` up to the first that fails; `peer` is a namespace that they name by `peerName`. */
+export async function changeLinks(
+  network: NetworkPath,
+  batch: string,
+  peer?: string,
+): Promise<void> {
+  const folder = peer === undefined ? {} : { cwd: dirname(peer) };
+  await runIn(network, { command: ["ip", "-batch", "-"], input: batch, ...folder });
+}
+
+/**
+ * A namespace as a line of `ip` that runs in the folder of its file: a space of a path would end the
+ * word, and a hash the line, also in quotes.
+ */
+export function peerName(path: string): string {
+  return `./${basename(path)}`;
 }
 
 /** Takes a link away. Idempotent: the kernel takes it too, when the namespace of its other end goes. */
@@ -107,10 +121,11 @@ async function runIn(
   call: {
     readonly command: readonly [string, ...string[]];
     readonly input?: string;
+    readonly cwd?: string;
   },
 ): Promise<string> {
-  const { command, input } = call;
+  const { command, ...options } = call;
   const entered: readonly [string, ...string[]] =
     network === undefined ? command : ["nsenter", `--net=${network}`, "--", ...command];
-  return runProgram(entered, input === undefined ? {} : { input });
+  return runProgram(entered, options);
 }

@@ -5,6 +5,7 @@
 
 import type { EgressRules } from "../engine.ts";
 import { addressAt, BLOCKED_NETWORKS } from "./egress.ts";
+import { peerName } from "./namespace.ts";
 
 /** Sandboxes are numbered from here by the number of their id range, below 30,000. */
 const SANDBOX_BASE = "198.18.0.0";
@@ -264,7 +265,7 @@ export function senderLinks(slot: number, network: string, mtu?: number): string
   const name = linkName(slot);
   const size = mtu === undefined ? "" : ` mtu ${mtu}`;
   return lines([
-    `link add name ${name}${size} type veth peer name ${SANDBOX_LINK}${size} netns ${network}`,
+    `link add name ${name}${size} type veth peer name ${SANDBOX_LINK}${size} netns ${peerName(network)}`,
     `link set dev ${name} addrgenmode none`,
     `link set dev ${name} up`,
     `route add ${sandboxAddress(slot)}/32 dev ${name}`,

@@ -12,6 +12,7 @@ import {
   listLinks,
   listRules,
   listTables,
+  peerName,
   readSetting,
   writeSettings,
   type NetworkPath,
@@ -34,7 +35,7 @@ export async function openUplink(
 ): Promise<void> {
   const { slot } = uplink;
   await applyRules(outside, uplinkRules(uplink));
-  await changeLinks(outside, uplinkLinks(slot, router));
+  await changeLinks(outside, uplinkLinks(slot, router), router);
   const path = forwardingPath(uplinkName(slot));
   await writeSettings(outside, [[path, "1"]]);
   await settleForwarding(outside);
@@ -145,7 +146,7 @@ ${servers.join("")}    iifname "${link}" ip daddr @never drop
 function uplinkLinks(slot: number, router: string): string {
   const name = uplinkName(slot);
   return lines([
-    `link add name ${name} type veth peer name wan netns ${router}`,
+    `link add name ${name} type veth peer name wan netns ${peerName(router)}`,
     `link set dev ${name} addrgenmode none`,
     `addr add ${uplinkAddresses(slot).outer}/30 dev ${name}`,
     `link set dev ${name} up`,
