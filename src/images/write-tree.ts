@@ -13,6 +13,11 @@ const BATCH_CHARACTERS = 256 * 1024;
 const MODE_BITS = 0o7777;
 /** 32 bits are what some file systems have for a time. */
 const MAX_SECONDS = 2 ** 32 - 1;
+/** By the words of `write-tree.pl`. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  attributes: "has more attributes than a file can have here",
+  names: "is one name too many of a file",
+};
 
 export interface WriteTask {
   readonly root: DirectoryNode;
@@ -26,7 +31,10 @@ export interface WriteTask {
   readonly signal: AbortSignal;
 }
 
-/** @throws SandboxError unavailable when the disk is full or a step fails, canceled */
+/**
+ * @throws SandboxError failed_precondition for what no file of this disk can have, unavailable when
+ * the disk is full or a step fails, canceled
+ */
 export async function writeTree(task: WriteTask): Promise<void> {
   const { root, directory, contents, steps, perlDirectory, signal } = task;
   await mkdir(directory, { mode: 0o700 });
@@ -45,10 +53,12 @@ export async function writeTree(task: WriteTask): Promise<void> {
     await file.close();
   }
   const words = [process.arch, steps, contents, directory];
-  await runProgram(perlCommand(perlDirectory, "write-tree", words), {
+  const refused = await runProgram(perlCommand(perlDirectory, "write-tree", words), {
     timeoutMs: TIMEOUT_MS,
     signal,
   });
+  const [word = "", path = ""] = refused.trim().split(" ");
+  if (word !== "") treeFault(Buffer.from(path, "hex").toString("latin1"), REFUSALS[word] ?? word);
 }
 
 interface Open {

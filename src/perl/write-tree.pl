@@ -11,12 +11,18 @@
 #       h further name  of the path that the word is
 #       l link          to the word
 #       t directory     gets its mode, owner, time and attributes, after all that is in it
-# Status 111: a step failed, and standard error says which.
+# Status 111: a step failed, and standard error says which. What no file of this file system can have
+# is the fault of the image: then a word and the path in hex are printed, and the status is 0.
 
 use v5.14;
 
 my ( $cwd, $no_follow, $bad_status ) = ( -100, 0x100, 111 );
 sub fail { print STDERR "write-tree: $_[0]: $!\n"; exit $bad_status }
+sub refuse { print "$_[0] ", unpack( 'H*', $_[1] ), "\n"; exit 0 }
+
+# What a file that can have fewest attributes holds of them (ext4), with ENOSPC as if the disk were full.
+my ( $least_bytes, $entry_bytes ) = ( 3_800, 16 );
+my ( $e2big, $enospc, $emlink ) = ( 7, 28, 31 );
 
 my ( $arch, $steps, $contents, $tree ) = @ARGV;
 my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
@@ -40,10 +46,13 @@ sub date {
 
 sub mark {
     my ( $path, $list ) = @_;
+    my $bytes = 0;
     for my $pair ( split /,/, $list ) {
         my ( $name, $value ) = map { pack 'H*', $_ } split /=/, $pair, 2;
-        my $done = syscall $call->{lsetxattr}, $path, $name, $value, length $value, 0;
-        $done == 0 or fail('attribute');
+        $bytes += $entry_bytes + length($name) + length $value;
+        next if syscall( $call->{lsetxattr}, $path, $name, $value, length $value, 0 ) == 0;
+        refuse( 'attributes', $path ) if $! == $e2big || $! == $enospc && $bytes > $least_bytes;
+        fail('attribute');
     }
 }
 
@@ -74,7 +83,11 @@ while ( defined( my $field = readline $input ) ) {
         rename "$contents/$word", $path or fail('file');
         settle( $path, $facts, $seconds, $list );
     }
-    elsif ( $letter eq 'h' ) { link $word, $path or fail('further name') }
+    elsif ( $letter eq 'h' ) {
+        next if link $word, $path;
+        refuse( 'names', $path ) if $! == $emlink;
+        fail('further name');
+    }
     elsif ( $letter eq 'l' ) {
         symlink $word, $path or fail('link');
         my ( $mode, $uid, $gid ) = split /:/, $facts;

@@ -367,6 +367,26 @@ const DAMAGED: readonly HostileImage[] = [
   image("a NUL in a target", () => [tar(paxEntry([["linkpath", "x\0y"]]), link("x", "y"))], {
     refused: /link to nothing/,
   }),
+  image(
+    "more bytes of attributes than a file can have",
+    () => [tar(paxEntry([["SCHILY.xattr.user.big", "x".repeat(60_000)]]), file("x"))],
+    { refused: /path "\.\/x" of the image has more attributes than a file can have here/ },
+  ),
+  image(
+    "more attributes than a directory can have",
+    () => {
+      const attributes = Array.from({ length: 300 }, (_, index) => `SCHILY.xattr.user.${index}`);
+      return [tar(paxEntry(attributes.map((key) => [key, ""])), folder("d"))];
+    },
+    { refused: /path "\.\/d" of the image has more attributes than a file can have here/ },
+  ),
+  image(
+    "more names than a file can have",
+    () => [
+      tar(file("x"), ...Array.from({ length: 65_536 }, (_, index) => hard(`h/${index}`, "x"))),
+    ],
+    { refused: /path "\.\/h\/[0-9]+" of the image is one name too many of a file/ },
+  ),
   image("a size of pax that is none", () => [tar(paxEntry([["size", "-1"]]), file("x"))], {
     refused: /number of pax/,
   }),
