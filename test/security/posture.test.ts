@@ -12,6 +12,7 @@ import type { Container } from "../../src/engine/engine.ts";
 import { parseMounts } from "../../src/engine/host/mount-table.ts";
 import { createBundle } from "../../src/engine/oci/bundle.ts";
 import { readRecord, type ContainerRecord } from "../../src/engine/oci/container-record.ts";
+import { hasOptionLimit } from "../../src/engine/oci/option-memory.ts";
 import { baseLayers } from "../support/base-layer.ts";
 import { cgroupPlaces } from "../support/cgroup-places.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
@@ -86,7 +87,11 @@ function describePosture(runtime: string): void {
       daemonPath: "/run/sandbox-mcp/daemon",
       usersPath: "/run/sandbox-mcp/users",
       cgroupPath: `/sandbox-mcp/${container.id}`,
-      host: { architecture: process.arch, hasSwapLimit: text.includes('"swap"') },
+      host: {
+        architecture: process.arch,
+        hasSwapLimit: text.includes('"swap"'),
+        hasOptionLimit: hasOptionLimit(),
+      },
     });
     expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify(made)));
   });

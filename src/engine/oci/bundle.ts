@@ -7,6 +7,7 @@ import { ID_RANGE } from "../../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "../daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine.ts";
 import type { LauncherStep } from "./launcher.ts";
+import { OPTION_MEMORY } from "./option-memory.ts";
 import { createSeccompProfile, FILTER_ANNOTATION } from "./seccomp.ts";
 
 /** By the kernel's numbers. */
@@ -21,6 +22,8 @@ export interface BundleHost {
   readonly architecture: string;
   /** Whether the kernel counts swap; where it does not, asking for it fails. */
   readonly hasSwapLimit: boolean;
+  /** Whether what a socket holds for its options has a limit for each container. */
+  readonly hasOptionLimit?: boolean;
 }
 
 export interface BundleOptions {
@@ -131,7 +134,12 @@ export function createBundle(options: BundleOptions): object {
       ...(options.filter === undefined && {
         seccomp: createSeccompProfile(options.host.architecture),
       }),
-      sysctl: SYSCTLS,
+      sysctl: {
+        ...SYSCTLS,
+        ...(options.host.hasOptionLimit === true && {
+          [OPTION_MEMORY.name]: String(OPTION_MEMORY.bytes),
+        }),
+      },
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READ_ONLY_PATHS,
     },

@@ -16,6 +16,7 @@ import { createBundle, limitSteps } from "./bundle.ts";
 import { cgroupSteps, hasCgroups } from "./cgroups.ts";
 import type { Claim, LaunchContext, Preparation } from "./launch-context.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
+import { hasOptionLimit } from "./option-memory.ts";
 import { FOLDER_NAMES } from "./remove-container.ts";
 
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
@@ -54,6 +55,7 @@ export async function writeConfig(
     host: {
       architecture: process.arch,
       hasSwapLimit: context.cgroups.hasSwapLimit,
+      hasOptionLimit: hasOptionLimit(),
     },
   });
   await mkdir(join(spec.directory, FOLDER_NAMES.runtime), { mode: 0o700 });

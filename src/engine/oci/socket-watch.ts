@@ -6,6 +6,7 @@
 
 import { readFileSync } from "node:fs";
 import { readKernelFile } from "../../common/files.ts";
+import { OPTION_MEMORY } from "./option-memory.ts";
 
 /** A program that takes memory as fast as a processor copies is found before the last quarter is gone. */
 const LOOK_MS = 250;
@@ -14,8 +15,8 @@ const MAX_LOOK_MS = 10;
 const SCARCE_SHARE = 0.25;
 /** No program that works lets so much wait. */
 const MAX_HELD_BYTES = 64 * 1024 * 1024;
-/** What options, filters and keys of one socket take, in the mean; more than 16,384 are too many then. */
-const SOCKET_BYTES = 4096;
+/** What one socket takes at most for its options; more than 16,384 are too many then. */
+const SOCKET_BYTES = OPTION_MEMORY.bytes;
 
 /** Which sums of a table count: what a socket received, and what it has to send. */
 const TABLES = [

@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { ContainerExit } from "../../../src/engine/engine.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
+import { hasOptionLimit } from "../../../src/engine/oci/option-memory.ts";
 import { heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { startOciHost } from "../../support/oci-host.ts";
@@ -57,4 +58,25 @@ test("a container whose sockets take the machine's memory ends, when that is sca
   host.machine.freeShare = 0.2;
   await expect.poll(() => ends, { timeout: END_MS }).toEqual([{ reason: "out of memory" }]);
   expect(await runInside(modest, "echo here")).toMatchObject({ stdout: "here\n" });
+});
+
+/** Groups of multicast that one socket joins, each of which takes 32 bytes or more. */
+const GROUPS = `
+import errno, socket, struct
+with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
+    for group in range(10000):
+        address = b"\\xff\\x0e" + bytes(6) + struct.pack(">Q", group + 1)
+        try: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, address + struct.pack("=I", 1))
+        except OSError as error: print(group, errno.errorcode[error.errno]); break
+`;
+
+test.skipIf(!hasOptionLimit())("a socket holds no more than 4 KiB for its options", async () => {
+  await using host = await startOciHost("auto");
+  const container = await host.create({ layers: await baseLayers() });
+  await initDaemon(container);
+  const { stdout } = await runInside(container, `python3 -c '${GROUPS}'`, "user");
+  const [groups, reason] = stdout.trim().split(" ");
+  expect(reason).toBe("ENOMEM");
+  expect(Number(groups)).toBeGreaterThan(20);
+  expect(Number(groups) * 32).toBeLessThanOrEqual(4096);
 });

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { createBundle, type BundleOptions } from "../../../src/engine/oci/bundle.ts";
+import { hasOptionLimit } from "../../../src/engine/oci/option-memory.ts";
 import type { SeccompArgument } from "../../../src/engine/oci/seccomp-conditions.ts";
 import { createSeccompProfile } from "../../../src/engine/oci/seccomp.ts";
 
@@ -92,6 +93,15 @@ describe("the bundle", () => {
       linux: { resources: { memory: { limit: 536_870_912 } } },
     });
     expect(JSON.stringify(createBundle({ ...OPTIONS, host }))).not.toContain('"swap"');
+  });
+
+  test("limits what a socket holds for its options where a container can have a limit", () => {
+    const limit = { "net.core.optmem_max": "4096" };
+    const host = { ...OPTIONS.host, hasOptionLimit: true };
+    expect(createBundle({ ...OPTIONS, host })).toMatchObject({ linux: { sysctl: limit } });
+    expect(createBundle(OPTIONS)).not.toMatchObject({ linux: { sysctl: limit } });
+    expect(["5.19.0", "6.1.0-37-amd64", "6.7.9"].map(hasOptionLimit)).not.toContain(true);
+    expect(["6.8.0-31-generic", "6.18.44", "7.0.0"].map(hasOptionLimit)).not.toContain(false);
   });
 
   test("is the same for the same options and names no hook and no annotation", () => {
