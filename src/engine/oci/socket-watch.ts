@@ -1,7 +1,8 @@
 /**
  * Ends containers whose sockets take the memory of the machine. What waits in a socket of netlink or
- * ping, and what UDP was given and has not sent, the kernel counts for no cgroup, whatever its version:
- * one program could take all memory. Nothing is ended while the machine has enough.
+ * ping, what UDP was given and has not sent, and what a connection of TCP received before a program
+ * accepts it, the kernel counts for no cgroup, whatever its version: one program could take all memory,
+ * or all that TCP has of it. Nothing is ended while the machine has enough of both.
  */
 
 import { readFileSync } from "node:fs";
@@ -26,6 +27,9 @@ const TABLES = [
   ["udp", (line: string) => queuedBytes(line, { isReceivedCounted: false })],
   ["udp6", (line: string) => queuedBytes(line, { isReceivedCounted: false })],
 ] as const;
+const CONNECTION_TABLES = ["tcp", "tcp6"] as const;
+/** ESTABLISHED and CLOSE_WAIT, as the tables have them. */
+const OPEN_STATES: ReadonlySet<string> = new Set(["01", "08"]);
 
 export interface SocketWatch {
   /** `pid` returns a process of the container; undefined when it is gone. */
@@ -82,8 +86,16 @@ export function createSocketWatch(freeShare: () => number = readFreeShare): Sock
   };
 }
 
-/** 1 where the kernel does not tell. */
+/** Of memory, or of what TCP may take before it slows down, whichever is scarcer. */
 function readFreeShare(): number {
+  const used = Number(/^TCP: .* mem (\d+)$/m.exec(readKernelFile("/proc/net/sockstat") ?? "")?.[1]);
+  const slow = Number((readKernelFile("/proc/sys/net/ipv4/tcp_mem") ?? "").split(/\s+/)[1]);
+  const share = 1 - used / slow;
+  return Math.min(readFreeMemory(), Number.isFinite(share) ? share : 1);
+}
+
+/** 1 where the kernel does not tell. */
+function readFreeMemory(): number {
   const text = readKernelFile("/proc/meminfo") ?? "";
   const of = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(text)?.[1]);
   const share = of("MemAvailable") / of("MemTotal");
@@ -92,15 +104,29 @@ function readFreeShare(): number {
 
 /** Bytes that the sockets of a network namespace hold uncounted; `folder` is `/proc/PID/net`. */
 export function heldBySockets(folder: string): number {
-  const used = /^sockets: used (\d+)$/m.exec(readTable(`${folder}/sockstat`))?.[1];
-  const least = Number(used ?? 0) * SOCKET_BYTES;
+  const stat = readTable(`${folder}/sockstat`);
+  const used = /^sockets: used (\d+)$/m.exec(stat)?.[1];
+  // A connection that waits to be accepted is no socket yet.
+  const connections =
+    Number(/^TCP: inuse (\d+)/m.exec(stat)?.[1] ?? 0) +
+    Number(/^TCP6: inuse (\d+)/m.exec(readTable(`${folder}/sockstat6`))?.[1] ?? 0);
+  const count = Math.max(Number(used ?? 0), connections);
+  const least = count * SOCKET_BYTES;
   // Tables as long as that take a while to read, and those of few sockets cannot have too much.
   if (least > MAX_HELD_BYTES) return least;
-  if (used !== undefined && Number(used) * readLargestSocket() <= MAX_HELD_BYTES) return least;
-  return TABLES.reduce((sum, [name, bytesOf]) => {
+  if (used !== undefined && count * readLargestSocket() <= MAX_HELD_BYTES) return least;
+  const tables = [...TABLES, ...CONNECTION_TABLES.map((name) => [name, waitingBytes] as const)];
+  return tables.reduce((sum, [name, bytesOf]) => {
     const [, ...lines] = readTable(`${folder}/${name}`).split("\n");
     return lines.reduce((held, line) => held + bytesOf(line), sum);
   }, least);
+}
+
+/** Of a connection that no program has accepted: it has no inode. */
+function waitingBytes(line: string): number {
+  const words = line.trim().split(/\s+/);
+  const isWaiting = words[9] === "0" && OPEN_STATES.has(words[3] ?? "");
+  return isWaiting ? Number.parseInt(words[4]?.split(":")[1] ?? "0", 16) : 0;
 }
 
 /** The kernel doubles what a program asks for, and lets one more message wait. */

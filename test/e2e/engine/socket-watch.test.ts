@@ -40,6 +40,30 @@ open("/dev/shm/held", "w")
 time.sleep(60)
 `;
 
+/** Connections with 60 KB each, of which their program accepts none. */
+const CROWD = `
+import socket, time
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(4096)
+for _ in range(2000):
+    with socket.create_connection(listener.getsockname()) as client: client.send(bytes(60000))
+open("/dev/shm/held", "w")
+time.sleep(60)
+`;
+
+test("a container ends whose connections hold what nobody accepts, when memory is scarce", async () => {
+  await using host = await startOciHost("auto");
+  const container = await host.create({ layers: await baseLayers() });
+  await initDaemon(container);
+  void runInside(container, `python3 -c '${CROWD}'`, "user").catch(() => undefined);
+  await runInside(container, "until test -e /dev/shm/held; do sleep 0.05; done");
+  const { pid = 0 } = (await readRecord(host.directoryOf(container.id))) ?? {};
+  expect(heldBySockets(`/proc/${pid}/net`)).toBeGreaterThan(HELD_BYTES);
+  host.machine.freeShare = 0.2;
+  expect(await container.exit).toEqual({ reason: "out of memory" });
+});
+
 test("a container whose sockets take the machine's memory ends, when that is scarce", async () => {
   await using host = await startOciHost("auto");
   const layers = await baseLayers();

@@ -19,6 +19,14 @@ const IPV6 = `  sl  local_address                         remote_address        
     0: 00000000000000000000000000000000:3680 00000000000000000000000000000000:0000 07 00000010:00000001 00:00000000 00000000  1000        0 10400852 2 000000004b5d3774 162
 `;
 
+const TCP = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:52D0 00000000:0000 0A 00000000:00000003 00:00000000 00000000     0        0 2510810 1 000000006de3c206 100 0 0 10 0
+   1: 0100007F:52D0 0100007F:D4D0 08 00000000:0000EA60 00:00000000 00000000     0        0 0 1 000000006de3c207 20 4 1 10 -1
+   2: 0100007F:52D0 0100007F:D4D1 01 00000000:00000010 00:00000000 00000000     0        0 0 1 000000006de3c208 20 4 1 10 -1
+   3: 0100007F:52D0 0100007F:D4D2 01 00000000:00000100 00:00000000 00000000     0        0 2510811 1 000000006de3c209 20 4 1 10 -1
+   4: 0100007F:D4D4 0100007F:52D0 06 00000000:00000000 03:00001234 00000000     0        0 0 3 000000006de3c20a
+`;
+
 /** A folder as `/proc/PID/net`. */
 async function heldIn(tables: Readonly<Record<string, string>>): Promise<number> {
   await using folder = await makeTempFolder();
@@ -38,6 +46,12 @@ test.for([
     "of UDP what is to be sent: what it received is counted",
     { udp: IPV4, udp6: IPV6 },
     0x1_02_b8 + 16,
+  ],
+  ["of TCP what came before it was accepted", { tcp: TCP, tcp6: TCP }, 2 * (60_000 + 16)],
+  [
+    "each connection that waits, which is no socket yet",
+    { sockstat: "sockets: used 2\nTCP: inuse 4\n", sockstat6: "TCP6: inuse 5\n" },
+    9 * SOCKET_BYTES,
   ],
 ] as const)("%s", async ([, tables, bytes]) => {
   expect(await heldIn(tables)).toBe(bytes);
