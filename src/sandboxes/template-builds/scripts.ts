@@ -53,7 +53,10 @@ case $owner in
   ;;
 *) owner=$owner:$owner ;;
 esac
-chown -hR -- "$owner" "$@"
+# A change of the owner clears the bits of set-user-id and set-group-id.
+find -P "$@" -type f '(' -perm -4000 -o -perm -2000 ')' -exec bash -ec '
+  mode=$(stat -c %a -- "$2"); chown -- "$1" "$2"; chmod -- "$mode" "$2"
+' bash "$owner" {} ';' -o -exec chown -h -- "$owner" {} +
 [ -z "$mode" ] || find -P "$@" -type f -exec chmod -- "$mode" {} +
 into() {
   [ ! -d "$1" ] || return 0
@@ -107,7 +110,12 @@ case $1 in
 *[!0-9]*) name=$1 ;;
 *) name=$(awk -F: -v id="$1" '$3 == id { print $1; exit }' /etc/passwd) ;;
 esac
-[ -n "$name" ] || { echo "no account has the number $1" >&2; exit 1; }
+if [ -z "$name" ]; then
+  # As in docker, a number without an account is in the group root.
+  name=user$1
+  if command -v useradd >/dev/null 2>&1; then useradd -m -u "$1" -g 0 -s /bin/bash -- "$name" >&2
+  else adduser -D -u "$1" -G root -s /bin/bash "$name" >&2; fi
+fi
 if ! id -u -- "$name" >/dev/null 2>&1; then
   if command -v useradd >/dev/null 2>&1; then useradd -m -s /bin/bash -- "$name" >&2
   else adduser -D -s /bin/bash "$name" >&2; fi

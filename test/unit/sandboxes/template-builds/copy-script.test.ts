@@ -1,7 +1,7 @@
 /** The program of COPY steps, run on this machine: which sources it takes, and which lead out. */
 
 import { execFile } from "node:child_process";
-import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { lstat, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -76,5 +76,24 @@ test.runIf(process.getuid?.() === 0).for(["nobody", "root", "12345", "nobody:roo
       uid: await idOf("-u", user),
       gid: await idOf("-g", group ?? user),
     });
+  },
+);
+
+test.runIf(process.getuid?.() === 0)(
+  "a copy keeps set-user-id, set-group-id and links",
+  async () => {
+    await using folder = await makeTempFolder();
+    const archive = join(folder.path, "archive.tar");
+    const target = join(folder.path, "target");
+    const modes = { "d/a b\nc": 0o4755, "d/group": 0o2711, "d/both": 0o6750, "d/plain": 0o640 };
+    const files = Object.entries(modes).map(([path, mode]) => ({ path, mode }));
+    await writeFile(archive, tar(...files, link("d/link", "plain")));
+    await run("bash", ["-c", COPY_SCRIPT, "copy", archive, "d", target, "12345", ""]);
+    for (const [path, mode] of Object.entries(modes)) {
+      const found = await stat(join(target, path.slice(2)));
+      expect([path, found.mode & 0o7777, found.uid]).toEqual([path, mode, 12_345]);
+    }
+    const found = await lstat(join(target, "link"));
+    expect([found.isSymbolicLink(), found.uid]).toEqual([true, 12_345]);
   },
 );

@@ -18,6 +18,9 @@ async function makeUser(folder: string, parameters: readonly string[]) {
   await writeFile(join(programs, "id"), "#!/bin/sh\necho 1001\n", { mode: 0o755 });
   const note = `#!/bin/sh\necho "$@" >> ${join(folder, "groups")}\n`;
   await writeFile(join(programs, "usermod"), note, { mode: 0o755 });
+  const made = `#!/bin/sh\necho "$@" >> ${join(folder, "accounts")}\n`;
+  await writeFile(join(programs, "useradd"), made, { mode: 0o755 });
+  await writeFile(join(folder, "etc/passwd"), "root:x:0:0::/root:/bin/sh\n");
   const script = USER_SCRIPT.replaceAll(/\/(?=etc\/|usr\/local\/)/g, `${folder}/`);
   const env = { PATH: `${programs}:/usr/sbin:/usr/bin:/sbin:/bin` };
   return (await run("/bin/sh", ["-c", script, "user", ...parameters], { env })).stdout;
@@ -40,7 +43,15 @@ test.for(["plain", "with.dot", "back~", "Defaults", "ALL"])(
 test("an account without sudo gets no rule", async () => {
   await using folder = await makeTempFolder();
   await makeUser(folder.path, ["plain", "false"]);
-  expect(await readdir(join(folder.path, "etc"))).toEqual([]);
+  expect(await readdir(join(folder.path, "etc"))).toEqual(["passwd"]);
+});
+
+test("a number without an account gets one in the group root, as in docker", async () => {
+  await using folder = await makeTempFolder();
+  expect(await makeUser(folder.path, ["4321", "false"])).toBe("user4321\n");
+  const accounts = await readFile(join(folder.path, "accounts"), "utf8");
+  expect(accounts).toBe("-m -u 4321 -g 0 -s /bin/bash -- user4321\n");
+  expect(await makeUser(folder.path, ["0", "false"])).toBe("root\n");
 });
 
 test("an image with the stand-in of sudo gets a member of its group", async () => {
