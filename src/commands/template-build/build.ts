@@ -34,7 +34,7 @@ export async function buildTemplate(
   const name = config.templateName ?? requireDerivedName(nameOf(folder));
   const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
-  const steps = await prepare(folder, plan, basename(file));
+  const steps = await prepare(folder, plan, file);
   await using stack = new AsyncDisposableStack();
   const opened = await openLocalService(config, log, stack);
   if ("reason" in opened) {
@@ -60,7 +60,7 @@ async function prepare(
   { steps }: DockerfilePlan,
   file: string,
 ): Promise<PreparedStep[]> {
-  const rules = await readIgnore(folder);
+  const rules = await readIgnore(folder, file);
   const prepared: PreparedStep[] = [];
   for (const step of steps) {
     if (step.type !== "COPY") {
@@ -73,7 +73,7 @@ async function prepare(
       const code = error instanceof SandboxError ? error.code : "failed_precondition";
       // Such as a folder that this user may not read.
       if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
-      throw new SandboxError(code, `${file}:${step.line}: COPY: ${errorText(error)}`, {
+      throw new SandboxError(code, `${basename(file)}:${step.line}: COPY: ${errorText(error)}`, {
         cause: error,
       });
     }
@@ -115,6 +115,7 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
     },
     signal,
   );
+  for (const note of plan.notes) output.write(`${note}\n`);
   using shown = showBuildOn(output, { name, steps: steps.length });
   let offset = 0;
   for (;;) {

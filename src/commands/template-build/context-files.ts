@@ -2,8 +2,8 @@
 
 import { createHash } from "node:crypto";
 import { createReadStream, type Stats } from "node:fs";
-import { lstat, readdir, readFile, readlink } from "node:fs/promises";
-import { join, posix, relative, resolve, sep } from "node:path";
+import { lstat, readdir, readFile, readlink, realpath } from "node:fs/promises";
+import { join, posix, relative, sep } from "node:path";
 import { Readable } from "node:stream";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { TAR_END, tarPadding, toTarHeader, type TarHeader } from "../../common/tar-header.ts";
@@ -21,17 +21,22 @@ export interface FileSet {
   open(): Readable;
 }
 
-/** @throws SandboxError for a file that is there and cannot be used: it may keep secrets out. */
-export async function readIgnore(folder: string): Promise<IgnoreRules> {
-  const path = join(folder, ".dockerignore");
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return NOTHING_IGNORED;
-    throw new SandboxError("failed_precondition", `${path} cannot be read`, { cause: error });
+/**
+ * As in docker, a file that has the name of the Dockerfile comes before that of the folder.
+ * @throws SandboxError for a file that is there and cannot be used: it may keep secrets out.
+ */
+export async function readIgnore(folder: string, dockerfile: string): Promise<IgnoreRules> {
+  for (const path of [`${dockerfile}.dockerignore`, join(folder, ".dockerignore")]) {
+    let text: string;
+    try {
+      text = await readFile(path, "utf8");
+    } catch (error) {
+      if (isCode(error, "ENOENT")) continue;
+      throw new SandboxError("failed_precondition", `${path} cannot be read`, { cause: error });
+    }
+    return readIgnoreFile(text);
   }
-  return readIgnoreFile(text);
+  return NOTHING_IGNORED;
 }
 
 /**
@@ -39,54 +44,84 @@ export async function readIgnore(folder: string): Promise<IgnoreRules> {
  * name that is not UTF-8; not_found for a source that matches nothing.
  */
 export async function collectFiles(
-  folder: string,
+  given: string,
   args: readonly string[],
   rules: IgnoreRules,
 ): Promise<FileSet> {
-  const [given = "", target = ""] = args;
+  const [named = "", target = ""] = args;
+  const folder = await realpath(given);
   // A source counts from the folder, also one that begins with a slash.
-  const source = posix.normalize(given.replace(/^\/+/, "") || ".");
+  const source = posix.normalize(named.replace(/^\/+/, "") || ".");
   if (source === ".." || source.startsWith("../")) {
-    throw new SandboxError("invalid_argument", `${given} is outside of the folder`);
+    throw new SandboxError("invalid_argument", `${named} is outside of the folder`);
   }
   const found = new Map<string, ContextFile>();
   const state = { folder, rules, found };
-  for await (const name of findSources(folder, source)) await add(state, name);
+  for await (const name of findSources(folder, source)) {
+    await add(state, rules.isIgnored(name) ? name : await followLink(folder, name), name);
+  }
   if (found.size === 0) {
-    throw new SandboxError("not_found", `${given} matches no file that is not ignored`);
+    throw new SandboxError("not_found", `${named} matches no file that is not ignored`);
   }
   const files = [...found.values()].toSorted((left, right) => (left.path < right.path ? -1 : 1));
   const hash = createHash("sha256").update(JSON.stringify(["COPY", source, target]));
   // Not the times, as in docker: a new clone has the same files.
-  for (const { path, kind, mode, size, target: link } of files) {
+  for (const { from, path, kind, mode, size, target: link } of files) {
     hash.update(JSON.stringify([path, kind, mode, size, link]));
     if (kind !== "file") continue;
-    for await (const chunk of createReadStream(join(folder, path))) hash.update(chunk);
+    for await (const chunk of createReadStream(join(folder, from))) hash.update(chunk);
   }
   const bytes = files.reduce((sum, file) => sum + entryBytes(file), TAR_END.length);
   return { hash: hash.digest("hex"), bytes, open: () => Readable.from(pack(folder, files)) };
 }
 
 /** Its names are texts. */
-type ContextFile = Pick<TarHeader, "kind" | "path" | "target" | "mode" | "size" | "mtimeSeconds">;
+interface ContextFile extends Pick<
+  TarHeader,
+  "kind" | "path" | "target" | "mode" | "size" | "mtimeSeconds"
+> {
+  /** Where it is below the folder. */
+  readonly from: string;
+}
 
 interface Walk {
+  /** Without a link in it. */
   readonly folder: string;
   readonly rules: IgnoreRules;
   readonly found: Map<string, ContextFile>;
 }
 
-async function add(walk: Walk, name: string): Promise<void> {
-  const { folder, rules, found } = walk;
-  const full = resolve(folder, name);
-  const path = relative(folder, full).split(sep).join("/");
-  if (path === ".." || path.startsWith("../") || found.size > MAX_FILES) {
-    throw new SandboxError("invalid_argument", `${name}: too many files, or one outside`);
+/** As in docker, a source that is a link itself is what the link leads to. */
+async function followLink(folder: string, name: string): Promise<string> {
+  const full = join(folder, name);
+  if (!(await lstatNamed(full)).isSymbolicLink()) return name;
+  let real: string;
+  try {
+    real = await realpath(full);
+  } catch (error) {
+    if (!isCode(error, "ENOENT")) throw error;
+    throw new SandboxError("not_found", `${quoteUntrusted(name)} is a link to nothing`, {
+      cause: error,
+    });
   }
-  const isIgnored = path !== "" && rules.isIgnored(path);
+  const inside = relative(folder, real).split(sep).join("/");
+  if (inside !== ".." && !inside.startsWith("../")) return inside;
+  throw new SandboxError(
+    "invalid_argument",
+    `${quoteUntrusted(name)} leads out of the folder by a link`,
+  );
+}
+
+/** What is at `from` below the folder becomes `path` of the archive. */
+async function add(walk: Walk, from: string, path: string): Promise<void> {
+  const { folder, rules, found } = walk;
+  if (found.size > MAX_FILES) throw new SandboxError("invalid_argument", `${path}: too many files`);
+  const full = join(folder, from);
+  const isIgnored = from !== "" && rules.isIgnored(from);
   const stats = await lstatNamed(full);
   const keep = (file: Pick<ContextFile, "kind" | "size" | "target">) => {
     const entry = {
+      from,
       path,
       mode: stats.mode & 0o7777,
       mtimeSeconds: Math.floor(stats.mtimeMs / 1000),
@@ -96,8 +131,10 @@ async function add(walk: Walk, name: string): Promise<void> {
   };
   if (stats.isDirectory()) {
     keep({ kind: "directory", size: 0 });
-    if (isIgnored && !rules.hasExceptionBelow(path)) return;
-    for (const child of await readdir(full)) await add(walk, join(full, child));
+    if (isIgnored && !rules.hasExceptionBelow(from)) return;
+    for (const child of await readdir(full)) {
+      await add(walk, posix.join(from, child), posix.join(path, child));
+    }
   } else if (stats.isSymbolicLink()) {
     keep({ kind: "symlink", size: 0, target: await readlink(full) });
   } else if (stats.isFile()) {
@@ -117,7 +154,7 @@ async function lstatNamed(path: string): Promise<Stats> {
   }
 }
 
-function tarHead({ path, target = "", ...fields }: ContextFile): Buffer {
+function tarHead({ path, target = "", from: _from, ...fields }: ContextFile): Buffer {
   const names = { path: toBytes(path), target: toBytes(target) };
   return toTarHeader({ ...fields, ...names, uid: 0, gid: 0 });
 }
@@ -137,7 +174,7 @@ async function* pack(folder: string, files: readonly ContextFile[]): AsyncGenera
     if (file.kind !== "file" || file.size === 0) continue;
     let bytes = 0;
     // The archive has the size that was announced, whatever happens to the file meanwhile.
-    for await (const chunk of createReadStream(join(folder, file.path), { end: file.size - 1 })) {
+    for await (const chunk of createReadStream(join(folder, file.from), { end: file.size - 1 })) {
       bytes += chunk.length;
       yield chunk;
     }

@@ -17,6 +17,8 @@ export interface DockerfilePlan {
   readonly base: string;
   readonly steps: readonly DockerfileStep[];
   readonly startCommand: string | undefined;
+  /** Instructions that have less effect than their words say. */
+  readonly notes: readonly string[];
 }
 
 /** They describe an image and change nothing in a sandbox. */
@@ -27,6 +29,7 @@ const IGNORED: ReadonlySet<string> = new Set([
   "MAINTAINER",
   "STOPSIGNAL",
 ]);
+const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sandbox";
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
 const MODE_PATTERN = /^[0-7]{3,5}$/;
@@ -57,6 +60,7 @@ function createReader(lines: readonly string[], name: string) {
   let command: Command | undefined;
   let shell = "";
   const variables = createFileVariables();
+  const notes: string[] = [];
   const steps: DockerfileStep[] = [
     { type: "USER", args: ["root"], line: 0 },
     { type: "WORKDIR", args: ["/"], line: 0 },
@@ -105,6 +109,8 @@ function createReader(lines: readonly string[], name: string) {
       case "ENTRYPOINT":
         entrypoint = toCommand(content);
         return;
+      case "VOLUME":
+        return void notes.push(`${name}:${line}: ${VOLUME_NOTE}`);
       default:
         if (!IGNORED.has(keyword)) refuse("is not supported");
     }
@@ -115,7 +121,7 @@ function createReader(lines: readonly string[], name: string) {
     const has = (type: string) => steps.some((step) => step.type === type && step.line > 0);
     if (!has("USER")) steps.push({ type: "USER", args: ["user"], line: 0 });
     if (!has("WORKDIR")) steps.push({ type: "WORKDIR", args: ["/home/user"], line: 0 });
-    return { base, steps, startCommand: toStart(entrypoint, command) };
+    return { base, steps, startCommand: toStart(entrypoint, command), notes };
   }
 
   return { take, end };

@@ -1,7 +1,7 @@
 /** The files of a COPY step: which ones a source names, and that none is outside of its folder. */
 
 import { execFile } from "node:child_process";
-import { mkdir, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { promisify } from "node:util";
@@ -96,6 +96,50 @@ test("an archive of the whole folder has its links as links, and nothing behind 
   expect(archive.includes("../out")).toBe(true);
 });
 
+test.for([
+  ["linked", { linked: "a.txt" }],
+  ["near", { "near/": "", "near/b.txt": "app/b.txt", "near/x1": "app/x1" }],
+  ["linke?", { linked: "a.txt" }],
+] as const)("a source %s that is a link itself is what it leads to", async ([source, names]) => {
+  await using context = await makeContext();
+  const { folder } = context;
+  await symlink("a.txt", join(folder, "linked"));
+  await rm(join(folder, "app/system"));
+  const files = await collectFiles(folder, [source, "/x"], readIgnoreFile("app/in\n"));
+  await writeFile(join(folder, "x.tar"), await buffer(files.open()));
+  const { stdout } = await run("tar", ["-tf", join(folder, "x.tar")]);
+  expect(stdout.trim().split("\n")).toEqual(Object.keys(names));
+  const contents = await run("tar", ["-xOf", join(folder, "x.tar")]);
+  expect(contents.stdout).toBe(Object.values(names).join(""));
+});
+
+test.for([
+  ["far", OUTSIDE],
+  ["broken", "broken is a link to nothing"],
+  ["hides", "matches no file"],
+] as const)("a source %s that is such a link is refused", async ([source, fault]) => {
+  await using context = await makeContext();
+  await symlink("app/in/c.txt", join(context.folder, "hides"));
+  const rules = readIgnoreFile("app/in\n");
+  await expect(collectFiles(context.folder, [source, "/x"], rules)).rejects.toThrow(fault);
+});
+
+test("a folder that is named by a link has its files", async () => {
+  await using context = await makeContext();
+  const folder = join(context.folder, "near");
+  const files = await collectFiles(folder, [".", "/x"], NOTHING_IGNORED);
+  expect((await buffer(files.open())).includes("app/b.txt")).toBe(true);
+});
+
+test("an ignore file of the Dockerfile comes before that of the folder", async () => {
+  await using context = await makeContext();
+  const { folder } = context;
+  await writeFile(join(folder, ".dockerignore"), "a.txt\n");
+  await writeFile(join(folder, "app/Other.dockerignore"), ".hidden\n");
+  const rules = await readIgnore(folder, join(folder, "app/Other"));
+  expect([".hidden", "a.txt"].map((name) => rules.isIgnored(name))).toEqual([true, false]);
+});
+
 test("an archive has names of any length, times and modes of the files", async () => {
   await using context = await makeContext();
   const { folder } = context;
@@ -145,16 +189,20 @@ test("a file that cannot be read is named with its instruction", async () => {
 test("an ignore file that cannot be used stops the build: it may keep secrets out", async () => {
   await using context = await makeContext();
   const { folder } = context;
-  expect((await readIgnore(folder)).isIgnored("a.txt")).toBe(false);
+  expect((await readIgnore(folder, join(folder, "Dockerfile"))).isIgnored("a.txt")).toBe(false);
   const path = join(folder, ".dockerignore");
   await mkdir(path);
-  await expect(readIgnore(folder)).rejects.toThrow("cannot be read");
+  await expect(readIgnore(folder, join(folder, "Dockerfile"))).rejects.toThrow("cannot be read");
   await using other = await makeContext();
   const text = join(other.folder, ".dockerignore");
   await writeFile(text, "secret\n[z-a]\n");
-  await expect(readIgnore(other.folder)).rejects.toThrow("not a pattern of paths: [z-a]");
+  await expect(readIgnore(other.folder, join(other.folder, "Dockerfile"))).rejects.toThrow(
+    "not a pattern of paths: [z-a]",
+  );
   await writeFile(text, "x\n".repeat(1_001));
-  await expect(readIgnore(other.folder)).rejects.toThrow("at most 1000 patterns");
+  await expect(readIgnore(other.folder, join(other.folder, "Dockerfile"))).rejects.toThrow(
+    "at most 1000 patterns",
+  );
 });
 
 test.for([

@@ -26,6 +26,7 @@ test("every instruction that a build has", () => {
   ].join("\n");
   expect(readDockerfile(text, "Dockerfile")).toEqual({
     base: "base",
+    notes: [],
     startCommand: "node server.js",
     steps: [
       { type: "USER", args: ["root"], line: 0 },
@@ -42,6 +43,14 @@ test("every instruction that a build has", () => {
       { type: "USER", args: ["nobody"], line: 13 },
     ],
   });
+});
+
+test("a volume is no step, and the build says so", () => {
+  const { notes, steps } = readDockerfile('FROM a\nVOLUME ["/data"]', "Dockerfile");
+  expect(steps.filter(({ line }) => line > 0)).toEqual([]);
+  expect(notes).toEqual([
+    "Dockerfile:2: VOLUME has no effect: its files are on the disk of the sandbox",
+  ]);
 });
 
 test.for([
@@ -66,7 +75,6 @@ test.for([
   ["FROM a\nADD x.tar.gz y", "Dockerfile:2: ADD of an archive"],
   ["FROM a\nCOPY x", "Dockerfile:2: COPY needs a source"],
   ["FROM a\n\nONBUILD RUN true", "Dockerfile:3: ONBUILD is not supported"],
-  ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
   ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL of another shell"],
   ['FROM a\nSHELL ["/bin/bash", "-o", "posix", "-c"]', "Dockerfile:2: SHELL of another shell"],
   ["FROM a\nSHELL /bin/bash -c", "Dockerfile:2: SHELL of another shell"],
