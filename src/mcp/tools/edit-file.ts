@@ -61,8 +61,18 @@ async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext)
   const edit = replaceText(await readText(sandbox, params, context), params);
   checkCount(edit.count, params);
   const bytes = Buffer.from(edit.after, "utf8");
-  await sandbox.files.write(params.path, bytes, { signal, user: params.user });
+  const place = await placeOf(sandbox, params, context);
+  await sandbox.files.write(place.path, bytes, { signal, user: place.user });
   return edit;
+}
+
+/** A write gives the file to its user: that is the owner, if the owner has a name. */
+async function placeOf({ filesystem }: Sandbox, { path, user }: Params, { signal }: ToolContext) {
+  const named = await filesystem.stat(path, { signal, user });
+  const { symlinkTarget = "" } = named;
+  const file =
+    symlinkTarget === "" ? named : await filesystem.stat(symlinkTarget, { signal, user });
+  return /^[0-9]*$/.test(file.owner) ? { path, user } : { path: file.path, user: file.owner };
 }
 
 async function readText(sandbox: Sandbox, params: Params, context: ToolContext): Promise<string> {

@@ -1,5 +1,8 @@
 /** Files through the tools: write, read in parts, edit, list, compose, remove, watch. */
 
+import { execFile } from "node:child_process";
+import { chown, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
@@ -183,3 +186,34 @@ test("a watch needs exactly one of path and watcher_id", async () => {
     "invalid_argument: give either path or watcher_id. Correct the arguments, then call again.",
   );
 });
+
+test.runIf(process.getuid?.() === 0)(
+  "an edit leaves a file to its owner, also by a link",
+  async () => {
+    await using world = await startMcpWorld();
+    const sandbox_id = await world.createSandbox();
+    const at = (name: string) => `${world.folder}/${name}`;
+    for (const name of ["plain", "linked", "number"])
+      await writeFile(at(name), "one", { mode: 0o640 });
+    await symlink("linked", at("link"));
+    const { stdout } = await promisify(execFile)("id", ["-u", "nobody"]);
+    await chown(at("plain"), Number(stdout), 0);
+    await chown(at("linked"), Number(stdout), 0);
+    await chown(at("number"), 54_321, 0);
+    for (const name of ["plain", "link", "number"]) {
+      const edit = { sandbox_id, path: at(name), old_string: "one", new_string: "two" };
+      expect((await world.call("edit_file", edit)).text).toContain("replaced 1 of 1");
+    }
+    const owners = await Promise.all(
+      ["plain", "linked", "number"].map(async (name) => {
+        const { uid, mode } = await stat(at(name));
+        return [name, uid === Number(stdout), mode & 0o777, await readFile(at(name), "utf8")];
+      }),
+    );
+    expect(owners).toEqual([
+      ["plain", true, 0o640, "two"],
+      ["linked", true, 0o640, "two"],
+      ["number", false, 0o640, "two"],
+    ]);
+  },
+);
