@@ -96,9 +96,16 @@ test("a server is killed while its process writes; the next one reads on, and ma
   const cmd = `for i in $(seq 0 299); do ${wait}; echo line $i; sleep 0.005; done; exit 9`;
   const started = await agent.do("run_process", { ...sandbox, cmd, wait_seconds: 1 });
   const handle = { ...sandbox, process_id: read(started, /process_id: (p_\d+)/) };
-  process.kill(first.pid, "SIGKILL");
   await using second = await startMcpClient(["--home", serve.home]);
   const next = createAgent(second);
+  const log = async () =>
+    second.client.readResource({ uri: `sandbox:///${sandbox.sandbox_id}/log` });
+  // What a server has in memory alone is lost with it.
+  await expect
+    .poll(() => next.do("get_process_output", { ...handle, cursor: 0 }))
+    .toContain("\nline 0\n");
+  await expect.poll(async () => JSON.stringify(await log())).toContain("line 0\\n");
+  process.kill(first.pid, "SIGKILL");
   // Its last lines come once the next server watches it.
   await next.do("get_process_output", { ...handle, cursor: 0 });
   await next.do("write_file", { ...sandbox, path: "/tmp/seen", content: "" });
@@ -116,9 +123,7 @@ test("a server is killed while its process writes; the next one reads on, and ma
   expect(from).toBeGreaterThanOrEqual(known.length);
   expect(await next.do("get_process_output", handle)).toMatch(/^exit_code: 9 \|/);
   await next.do("kill_sandbox", sandbox);
-  const { contents } = await second.client.readResource({
-    uri: `sandbox:///${sandbox.sandbox_id}/log`,
-  });
+  const { contents } = await log();
   expect(contents).toEqual([
     expect.objectContaining({
       text: expect.stringMatching(/started: [^]*\nline 0\n[^]*watched again[^]*\nline 299\n/),
