@@ -17,7 +17,9 @@ let neighbour: Sandbox;
 
 beforeAll(async () => {
   serve = await startServe();
-  options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  const urls = { apiUrl: serve.url, sandboxUrl: serve.url };
+  // Under load the file takes longer than a sandbox lives by default.
+  options = { apiKey: serve.apiKey, ...urls, timeoutMs: 3_600_000 };
   [sandbox, neighbour] = await Promise.all([
     Sandbox.create("base", options),
     Sandbox.create("base", options),
