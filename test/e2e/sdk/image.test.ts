@@ -2,6 +2,7 @@
 
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { hasSetId } from "../../support/level.ts";
 import { useSdkServe } from "../../support/sdk.ts";
 
 const service = useSdkServe();
@@ -30,14 +31,14 @@ test("git can serve repositories by itself", async () => {
 
 test("text is UTF-8 for programs, those of root too", async () => {
   expect(await say("x=日本; echo $LANG ${#x}; printf %s $x | wc -m")).toBe("C.UTF-8 2\n2");
-  expect(await say("sudo sh -c 'echo $LANG'")).toBe("C.UTF-8");
+  expect(await say("sudo -n sh -c 'echo $LANG' || true")).toBe(hasSetId ? "C.UTF-8" : "");
 });
 
 test("the accounts: root, and a user with a shell who may become root without a password", async () => {
   expect(await say("getent passwd root user | cut -d: -f1,6,7")).toBe(
     "root:/root:/bin/bash\nuser:/home/user:/bin/bash",
   );
-  expect(await say("id -gn; sudo -n id -u")).toBe("user\n0");
+  expect(await say("id -gn; sudo -n id -u || true")).toBe(hasSetId ? "user\n0" : "user");
 });
 
 test("files tell which sandbox this is", async () => {
