@@ -23,10 +23,12 @@ export function keepRelay(kept: KeptRelay): RelayDial {
   let startedAtMs = -Infinity;
 
   async function revive(): Promise<void> {
-    const options = await findDead(kept);
-    if (options === undefined) return;
+    if ((await findDead(kept)) === undefined) return;
     const waitMs = startedAtMs + INTERVAL_MS - performance.now();
     if (waitMs > 0) await sleep(waitMs);
+    // It may have been halted meanwhile: its next run starts a relay of its own.
+    const options = await findDead(kept);
+    if (options === undefined) return;
     startedAtMs = performance.now();
     await restartRelay(options, signalAfter(START_LIMIT_MS));
   }
