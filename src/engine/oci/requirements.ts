@@ -66,11 +66,14 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
 
 /** The kernel loads it for the first mount that asks, also for one that then fails. */
 async function hasOverlay(): Promise<boolean> {
-  const isThere = async () => /\boverlay$/m.test(await readFile("/proc/filesystems", "utf8"));
-  if (await isThere()) return true;
+  if (await knowsOverlay()) return true;
   // Without layers it is refused, on every kernel.
   await runProgram(["mount", "-t", "overlay", "overlay", "/mnt"]).catch(() => undefined);
-  return isThere();
+  return knowsOverlay();
+}
+
+async function knowsOverlay(): Promise<boolean> {
+  return /\boverlay$/m.test(await readFile("/proc/filesystems", "utf8"));
 }
 
 /** Plug'n'Play of Yarn puts its own functions for files in the place of Node's, and lacks some. */
