@@ -85,7 +85,9 @@ async function collect(tree: Growing, entries: readonly Entry[], depth: number):
 async function descend(tree: Growing, path: string, depth: number): Promise<void> {
   const whole = await attempt(tree, path, depth);
   if (whole !== undefined) {
-    tree.entries.push(...whole.slice(0, MAX_ENTRIES - tree.entries.length));
+    const space = MAX_ENTRIES - tree.entries.length;
+    tree.isCut ||= whole.length > space;
+    tree.entries.push(...whole.slice(0, space));
     return;
   }
   const own = depth > 1 ? await attempt(tree, path, 1) : undefined;

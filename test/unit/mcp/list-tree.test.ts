@@ -127,3 +127,10 @@ test("/proc itself is listed", async () => {
   const { entries, skipped } = await listTree(list, "/proc", 10);
   expect([entries.map(({ path }) => path), skipped]).toEqual([["/proc/1"], []]);
 });
+
+test("entries of the last directory that are beyond the limit are told to be missing", async () => {
+  const names = Array.from({ length: 20_000 }, (_, index) => `f${index}`);
+  const { list } = treeOf({ "/a": ["b", "c"], "/a/b": [], "/a/c": names }, ["/a/b"]);
+  const { entries, isCut } = await listTree(list, "/a", 2);
+  expect([entries.length, isCut]).toEqual([20_000, true]);
+});
