@@ -179,7 +179,10 @@ function toPart(params: Params, slice: FileSlice): Part {
 function shownLength({ bytes, offset, isCut }: Part, encoding: Encoding): number {
   if (!isCut) return bytes.length;
   if (encoding.kind === "utf-16le" || encoding.kind === "utf-16be") {
-    return Math.max(1, bytes.length - ((offset + bytes.length) % 2));
+    const whole = bytes.length - ((offset + bytes.length) % 2);
+    const high = bytes[whole - (encoding.kind === "utf-16le" ? 1 : 2)] ?? 0;
+    // The first half of a character of four bytes; alone it is shown, so that every page goes on.
+    return Math.max(1, (high & 0xfc) === 0xd8 && whole > 2 ? whole - 2 : whole);
   }
   return cutBefore(Buffer.concat([bytes, FILLER]), bytes.length);
 }

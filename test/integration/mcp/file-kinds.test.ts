@@ -120,3 +120,22 @@ test("escapes do not make a reply larger than its limit, and the next offset goe
   expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000);
   expect(read.replaceAll(/\s/g, "")).toBe(String.raw`\u0001\u0002x`.repeat(2_000));
 });
+
+test.for([
+  { order: "little", swap: (bytes: Buffer) => bytes },
+  { order: "big", swap: (bytes: Buffer) => bytes.swap16() },
+])("no page of $order-endian UTF-16 ends within a character of four bytes", async ({ swap }) => {
+  await using world = await startMcpWorld();
+  const { at, call, put } = await startCalls(world);
+  const line = "a plain text of many characters".repeat(4);
+  const end = line.length * 2;
+  await put("pair.txt", swap(Buffer.from(`${line}\u{1f600}${line}`, "utf16le")));
+  const path = at("pair.txt");
+  for (const limit of [end + 2, end + 3]) {
+    const { text } = await call("read_file", { path, limit });
+    expect(text).toContain(`| next_offset: ${end} |`);
+    expect(text).toContain(`\n${line}\n--- end`);
+  }
+  const rest = await call("read_file", { path, offset: end });
+  expect(rest.text).toContain(`\n\u{1f600}${line}\n--- end`);
+});
