@@ -19,7 +19,7 @@ export const CELL_RECORD = "record.json";
  * timeout (seconds; 0 for none).
  */
 export const CELL_PROGRAM = String.raw`
-import json, os, re, signal, socket, sys
+import json, os, re, signal, socket, sys, time
 ask = json.load(sys.stdin)
 # A cell may write half a character, which is no UTF-8.
 sys.stdout.reconfigure(errors="backslashreplace")
@@ -198,7 +198,9 @@ def age(entry):
         return 0
 
 for old in sorted(os.scandir(root), key=age)[:-32]:
-    if old.is_dir(follow_symlinks=False):
+    # One without a record may be that of a cell that still runs; two days old it is of one that was killed.
+    is_over = os.path.exists(os.path.join(old.path, "${CELL_RECORD}")) or age(old) < time.time() - 172800
+    if is_over and old.is_dir(follow_symlinks=False):
         import shutil
         shutil.rmtree(old.path, ignore_errors=True)
 if ask["timeout"]:

@@ -1,7 +1,7 @@
 /** The program of run_code against the interpreter's server, and the tool without a server. */
 
 import { execFile } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -34,22 +34,26 @@ interface Cell {
 async function runCells(cells: readonly Cell[], port = new URL(server.url).port) {
   await using root = await makeTempFolder();
   const outcomes = [];
-  for (const [index, { code, language = "javascript", context, timeout = 0 }] of cells.entries()) {
-    const folder = join(root.path, `cell-${index}`);
-    const request = JSON.stringify({ code, language, context: context ?? null, folder, timeout });
-    const asked = join(root.path, "request.json");
-    await writeFile(asked, request);
-    const program = CELL_PROGRAM.replace("49999", port);
-    const command = `exec python3 ${CELL_FLAGS.join(" ")} -c "$0" < "$1"`;
-    const ended = run("bash", ["-c", command, program, asked]).then(
-      ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
-      ({ code: exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }),
-    );
-    const { code: exitCode, stdout, stderr } = await ended;
-    const record = JSON.parse(await readFile(join(folder, CELL_RECORD), "utf8"));
-    outcomes.push({ exitCode, stdout, stderr, record, folder });
+  for (const [index, cell] of cells.entries()) {
+    outcomes.push(await runCell(cell, join(root.path, `cell-${index}`), port));
   }
   return outcomes;
+}
+
+async function runCell(cell: Cell, folder: string, port = new URL(server.url).port) {
+  const { code, language = "javascript", context, timeout = 0 } = cell;
+  const request = JSON.stringify({ code, language, context: context ?? null, folder, timeout });
+  const asked = `${folder}.request`;
+  await writeFile(asked, request);
+  const program = CELL_PROGRAM.replace("49999", port);
+  const command = `exec python3 ${CELL_FLAGS.join(" ")} -c "$0" < "$1"`;
+  const ended = run("bash", ["-c", command, program, asked]).then(
+    ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+    ({ code: exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }),
+  );
+  const { code: exitCode, stdout, stderr } = await ended;
+  const record = JSON.parse(await readFile(join(folder, CELL_RECORD), "utf8"));
+  return { exitCode, stdout, stderr, record, folder };
 }
 
 const CELL_LINES = [
@@ -102,6 +106,27 @@ test("a context is kept by its name, apart from the others", async () => {
     { code: "typeof kept", context: "b" },
   ]);
   expect(outcomes.map(({ stdout }) => stdout)).toEqual(["", "5\n", "undefined\n"]);
+});
+
+test("the folder of a cell that still runs outlives those of many later ones", async () => {
+  await using root = await makeTempFolder();
+  const [begun, go] = ["begun", "go"].map((name) => JSON.stringify(join(root.path, name)));
+  const wait = `const fs = require("node:fs"); fs.writeFileSync(${begun}, "");
+    while (!fs.existsSync(${go})) await new Promise((resume) => setTimeout(resume, 20)); 7`;
+  const running = runCell({ code: wait, context: "a" }, join(root.path, "running"));
+  await expect.poll(() => readdir(root.path), { timeout: 20_000 }).toContain("begun");
+  for (let index = 0; index < 40; index += 1) {
+    const folder = join(root.path, `later-${index}`);
+    await mkdir(folder);
+    await writeFile(join(folder, CELL_RECORD), "{}");
+    const time = Date.now() / 1_000 + index;
+    await utimes(folder, time, time);
+  }
+  await runCell({ code: "1", context: "b" }, join(root.path, "last"));
+  const left = await readdir(root.path);
+  await writeFile(join(root.path, "go"), "");
+  expect(await running).toMatchObject({ exitCode: CELL_EXIT.done, stdout: "7\n", stderr: "" });
+  expect([left.includes("later-0"), left.includes("later-39")]).toEqual([false, true]);
 });
 
 test("an error has its traceback, without the frames of libraries", async () => {
