@@ -1,8 +1,8 @@
 /** `serve --engine kubernetes`: one of several equal fronts; every sandbox is a Pod. */
 
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { findCluster } from "../cluster/address.ts";
 import { createClusterApi } from "../cluster/api.ts";
@@ -13,6 +13,7 @@ import { anySignal } from "../common/any-signal.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import type { Config } from "../config.ts";
 import { createRateLimit } from "../control/access.ts";
 import { createControl } from "../control/handler.ts";
@@ -73,7 +74,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const tls = await openServeTls(config, { log, signal });
   const scheme: "http" | "https" = tls === undefined ? "http" : "https";
   const name = frontName(config);
-  const address = await openPrivateAddress(config, name);
+  const address = await openPrivateAddress(config.home, stack);
   const late = createDeferredHandlers();
   const { host, domain } = config;
   const listener = await startListener({
@@ -175,14 +176,11 @@ function frontName({ cluster: { hostname = "front" } }: Config): string {
   return `f-${host}-${randomBytes(ID_BYTES).toString("hex")}`;
 }
 
-/** The socket over which the MCP server of this process calls it. */
-async function openPrivateAddress(config: Config, name: string) {
-  const instance = createHash("sha256")
-    .update(name)
-    .digest("hex")
-    .slice(0, 2 * ID_BYTES);
-  const socketPath = controlSocketPath(config.home, instance);
-  await mkdir(dirname(socketPath), { recursive: true, mode: 0o700 });
-  await rm(socketPath, { force: true });
+/** The socket over which the MCP server of this process calls it; its directory ends with the stack. */
+async function openPrivateAddress(home: string, stack: AsyncDisposableStack) {
+  const socketPath = controlSocketPath(home, randomBytes(ID_BYTES).toString("hex"));
+  const directory = dirname(socketPath);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  stack.defer(() => removeTree(directory));
   return { url: "http://localhost", socketPath, apiKey: newKey() };
 }

@@ -23,6 +23,7 @@ export interface PodWorld extends AsyncDisposable {
 
 export interface PodFront extends AsyncDisposable {
   readonly url: string;
+  readonly home: string;
 }
 
 export interface PodWorldOptions extends PodDaemonsOptions {
@@ -68,6 +69,7 @@ export async function startPodWorld({ through, ...pods }: PodWorldOptions = {}):
       fronts.use(front);
       return {
         url: `http://127.0.0.1:${front.port}`,
+        home,
         [Symbol.asyncDispose]: front[Symbol.asyncDispose],
       };
     },

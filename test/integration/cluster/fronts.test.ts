@@ -1,5 +1,7 @@
 /** Fronts of one cluster: what one does, the others see; what is not finished is finished. */
 
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
 
@@ -259,3 +261,11 @@ test.for(["/isolation", "/init"])(
     await expect.poll(left).toEqual(before);
   },
 );
+
+test("a front that ends leaves no directory of its own in its home", async () => {
+  const front = await world.start();
+  const instances = join(front.home, "instances");
+  expect(await readdir(instances)).toHaveLength(1);
+  await front[Symbol.asyncDispose]();
+  expect(await readdir(instances)).toEqual([]);
+});
