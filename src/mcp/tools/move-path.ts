@@ -32,8 +32,9 @@ export const movePath = defineTool({
     try {
       await withHints(sandbox.filesystem.move(source, destination, options), hints);
     } catch (error) {
-      const isOnDirectory = await isDirectory({ sandboxId, destination, user }, context);
-      if (!isOnDirectory || !(error instanceof SandboxError)) throw error;
+      // Without a source it makes no difference what stands at the destination.
+      if (!(error instanceof SandboxError) || error.code === "not_found") throw error;
+      if (!(await isDirectory({ sandboxId, destination, user }, context))) throw error;
       const message = `${quoteName(destination)} is a directory`;
       const full = posix.join(destination, posix.basename(source));
       const refusal = new SandboxError("invalid_argument", message, { cause: error });

@@ -24,6 +24,7 @@ test("a directory is made once, and a file is moved into it", async () => {
     (await call("move_path", { source: file, destination: folder })).text,
     (await call("move_path", { source: file, destination: `${folder}/b.txt` })).text,
     (await call("move_path", { source: file, destination: `${folder}/c.txt` })).text,
+    (await call("move_path", { source: file, destination: folder })).text,
   ];
   const expires = String.raw`sandbox expires in \d+s`;
   expect(texts).toEqual([
@@ -35,6 +36,7 @@ test("a directory is made once, and a file is moved into it", async () => {
       `^invalid_argument: ${folder} is a directory.*e\\.g\\. ${folder}/a\\.txt`,
     ),
     expect.stringMatching(`^moved: ${file} -> ${folder}/b.txt \\| ${expires}$`),
+    expect.stringMatching("^not_found: .*Call list_directory"),
     expect.stringMatching("^not_found: .*Call list_directory"),
   ]);
   expect((await call("read_file", { path: `${folder}/b.txt` })).text).toContain("\nx\n--- end");
