@@ -38,7 +38,7 @@ const BASE: BuildTarget = {
   build: buildNewBase,
   find: findBase,
   isCurrent: isBaseCurrent,
-  findStart: findBuildStart,
+  findStart: (home) => findBuildStart(home, "base"),
 };
 
 export interface BaseBuildOptions {

@@ -1,26 +1,33 @@
-/** The layers of the home, and which of them is the template `base`. */
+/** The layers of the home, and which of them are the templates that are built here. */
 
 import { join } from "node:path";
 import { hasParts, listFolder } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
 
-/** When it was built, and from which list of packages. */
-const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
-
-const DRAFT_PATTERN = /^base-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
+/** The templates whose builds lie in a home, each with its moment and recipe in its name. */
+type BuiltKind = "base" | "interpreter";
 
 /** Without one of these the build was not finished, or a part of it was removed. */
 export const BASE_PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
 
 /** The newest base template of the home; undefined when it was not built. */
 export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
-  const newest = await findNewestBase(home);
+  return findBuilt(home, "base");
+}
+
+/** The layers of the newest build; undefined without one. */
+export async function findBuilt(
+  home: string,
+  kind: BuiltKind,
+): Promise<readonly Layer[] | undefined> {
+  const newest = await findNewest(home, kind);
   return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
 }
 
 /** The name of the newest build that is complete. */
-export async function findNewestBase(home: string): Promise<string | undefined> {
-  const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
+export async function findNewest(home: string, kind: BuiltKind): Promise<string | undefined> {
+  const pattern = new RegExp(`^${kind}-[0-9]{13}-[0-9a-f]{8}$`);
+  const names = (await listLayers(home)).filter((name) => pattern.test(name)).toSorted();
   for (const name of names.toReversed()) {
     if (await hasParts(join(home, "layers", name), BASE_PARTS)) return name;
   }
@@ -37,9 +44,10 @@ export function newLayerMoment(newest: string | undefined): number {
 }
 
 /** When the newest build under way began, in Unix milliseconds; undefined where there is none. */
-export async function findBuildStart(home: string): Promise<number | undefined> {
+export async function findBuildStart(home: string, kind: BuiltKind): Promise<number | undefined> {
+  const pattern = new RegExp(String.raw`^${kind}-([0-9]{13})-[0-9a-f]{8}\b.*\.part$`);
   const starts = (await listLayers(home)).flatMap((name) => {
-    const startedAt = DRAFT_PATTERN.exec(name)?.[1];
+    const startedAt = pattern.exec(name)?.[1];
     return startedAt === undefined ? [] : [Number(startedAt)];
   });
   return starts.length === 0 ? undefined : Math.max(...starts);

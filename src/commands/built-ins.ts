@@ -11,7 +11,7 @@ import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templat
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
-import { findBase, findNewestBase, listLayers, newLayerMoment } from "./base-layers.ts";
+import { findBase, findNewest, listLayers, newLayerMoment } from "./base-layers.ts";
 import { recordBuildTime } from "./build-times.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
@@ -95,15 +95,15 @@ async function hostDirectory(home: string): Promise<string> {
  */
 export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
   const { home, ifMissing } = build;
-  const before = await findNewestBase(home);
+  const before = await findNewest(home, "base");
   const find = async (): Promise<string | undefined> => {
-    const newest = await findNewestBase(home);
+    const newest = await findNewest(home, "base");
     return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
   };
   const make = async (signal: AbortSignal): Promise<string> => {
     // With the lock held, the process that began one of these is dead.
     await removeDrafts(join(home, LAYERS), "base-");
-    const name = `base-${newLayerMoment(await findNewestBase(home))}-${BASE_RECIPE}`;
+    const name = `base-${newLayerMoment(await findNewest(home, "base"))}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");
     const directory = join(home, LAYERS, name);
     await withDiskSpace({ home, signal }, (stop) =>
@@ -117,7 +117,7 @@ export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
 
 /** Whether the home has a base of the present recipe. */
 export async function isBaseCurrent(home: string): Promise<boolean> {
-  return isCurrent(await findNewestBase(home));
+  return isCurrent(await findNewest(home, "base"));
 }
 
 function isCurrent(name: string | undefined): boolean {
@@ -134,7 +134,11 @@ export async function pruneBuiltIns(
   tell: TellFailure,
 ): Promise<string[]> {
   const names = (await listLayers(home)).toSorted();
-  const kept = [await findNewestBase(home), basename(await hostDirectory(home))];
+  const kept = [
+    await findNewest(home, "base"),
+    await findNewest(home, "interpreter"),
+    basename(await hostDirectory(home)),
+  ];
   const older = ["base-", "host-", "interpreter-"].flatMap((prefix) => {
     const all = names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name));
     const used = all.findLast((name) => kept.includes(name)) ?? all.at(-1);

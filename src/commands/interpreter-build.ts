@@ -2,9 +2,7 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
-import { hasParts } from "../common/files.ts";
 import { DAEMON_DIRECTORY } from "../engine/daemon/daemon-command.ts";
-import type { Layer } from "../engine/engine.ts";
 import { createOnce, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_BUILD_TIMEOUT_MS } from "../engine/templates/base.ts";
@@ -18,14 +16,12 @@ import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
-import { BASE_PARTS, listLayers, newLayerMoment } from "./base-layers.ts";
+import { findBuildStart, findBuilt, findNewest, newLayerMoment } from "./base-layers.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import { LANGUAGE, type BaseBuildTask } from "./built-ins.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
-const PREFIX = "interpreter-";
-const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;
-const DRAFT_PATTERN = /^interpreter-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
+const KIND = "interpreter";
 /** Of the time of `base` on the same machine, whose packages it has too. */
 const TIMES_OF_BASE = 2;
 
@@ -51,15 +47,9 @@ export const INTERPRETER_BUILD: BuildTarget = {
   name: INTERPRETER_TEMPLATE,
   expectMs: expectInterpreterMs,
   build: buildNewInterpreter,
-  find: findInterpreter,
-  isCurrent: async (home) => (await findNewest(home))?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false,
-  async findStart(home) {
-    const starts = (await listLayers(home)).flatMap((name) => {
-      const startedAt = DRAFT_PATTERN.exec(name)?.[1];
-      return startedAt === undefined ? [] : [Number(startedAt)];
-    });
-    return starts.length === 0 ? undefined : Math.max(...starts);
-  },
+  find: (home) => findBuilt(home, KIND),
+  isCurrent: async (home) => isCurrent(await findNewest(home, KIND)),
+  findStart: (home) => findBuildStart(home, KIND),
 };
 
 /** The template as a service offers it; `prepare` builds it where the service may. */
@@ -73,7 +63,7 @@ export function interpreterTemplate(
     defaultUser: "user",
     defaultWorkdir: "/home/user",
     setup: INTERPRETER_SETUP,
-    find: () => findInterpreter(home),
+    find: () => findBuilt(home, KIND),
     prepare: async (signal, waitMs) => (await prepare(signal, waitMs)) ?? refuse(home),
   };
 }
@@ -111,32 +101,22 @@ async function expectInterpreterMs(home: string): Promise<number | undefined> {
   return baseMs === undefined ? undefined : baseMs * TIMES_OF_BASE;
 }
 
-async function findInterpreter(home: string): Promise<readonly Layer[] | undefined> {
-  const newest = await findNewest(home);
-  return newest === undefined ? undefined : [{ root: join(home, LAYERS, newest, "root") }];
-}
-
-async function findNewest(home: string): Promise<string | undefined> {
-  const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
-  for (const name of names.toReversed()) {
-    if (await hasParts(join(home, LAYERS, name), BASE_PARTS)) return name;
-  }
-  return undefined;
+function isCurrent(name: string | undefined): boolean {
+  return name?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false;
 }
 
 /** As `buildNewBase`: beside what is there, unless another process does so meanwhile. */
 export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean> {
   const { home, ifMissing } = build;
-  const before = await findNewest(home);
+  const before = await findNewest(home, KIND);
   const find = async (): Promise<string | undefined> => {
-    const newest = await findNewest(home);
-    const isCurrent = newest?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false;
-    return isCurrent && (ifMissing || newest !== before) ? newest : undefined;
+    const newest = await findNewest(home, KIND);
+    return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
   };
   const make = async (signal: AbortSignal): Promise<string> => {
     // With the lock held, the process that began one of these is dead.
-    await removeDrafts(join(home, LAYERS), PREFIX);
-    const name = `${PREFIX}${newLayerMoment(await findNewest(home))}-${INTERPRETER_RECIPE}`;
+    await removeDrafts(join(home, LAYERS), `${KIND}-`);
+    const name = `${KIND}-${newLayerMoment(await findNewest(home, KIND))}-${INTERPRETER_RECIPE}`;
     build.onProgress("building code-interpreter from this system's package mirror");
     const directory = join(home, LAYERS, name);
     await withDiskSpace({ home, signal }, (stop) =>
@@ -146,6 +126,6 @@ export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean
     );
     return name;
   };
-  const limits = { lock: "interpreter", timeoutMs: BASE_BUILD_TIMEOUT_MS } as const;
+  const limits = { lock: KIND, timeoutMs: BASE_BUILD_TIMEOUT_MS } as const;
   return (await once(home, { home, ...limits, find, make }, build.signal)) !== before;
 }

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findNewestBase } from "../../src/commands/base-layers.ts";
+import { findNewest } from "../../src/commands/base-layers.ts";
 import { removeDeadLayers } from "../../src/engine/storage/layers.ts";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
 import { openFakeBuilder, type FakeBuilder } from "../support/fake-builder.ts";
@@ -58,7 +58,7 @@ test("a new base is the newest one, also after the clock was set back", LIMIT, a
   }
   await writeFile(join(root, "etc/passwd"), "");
   expect(await build(builder, home.path).exited).toEqual([0, null]);
-  const newest = await findNewestBase(home.path);
+  const newest = await findNewest(home.path, "base");
   expect(newest).toBe(`base-${ahead + 1}-${BASE_RECIPE}`);
   const layer = join(home.path, "layers", newest ?? "");
   expect(await readdir(layer)).toEqual(["root"]);

@@ -3,6 +3,7 @@
 import { mkdir, readdir, rmdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { BASE_PARTS } from "../../../src/commands/base-layers.ts";
 import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
@@ -141,4 +142,16 @@ test("an older build of a built-in holds its layers only for its sandboxes", asy
   expect(await pruneBuiltIns(home.path, store, fail)).toEqual([]);
   store.sandboxes.remove(SANDBOX.sandboxId);
   expect(await pruneBuiltIns(home.path, store, fail)).toEqual([older]);
+});
+
+test.for(["base", "interpreter"])("of %s the newest build that is complete stays", async (kind) => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  const [whole, newer] = [1, 2].map((number) => `${kind}-170000000000${number}-00000000`);
+  for (const part of BASE_PARTS) {
+    await mkdir(join(layers, whole ?? "", part), { recursive: true });
+  }
+  await mkdir(join(layers, newer ?? "", "root/usr/bin"), { recursive: true });
+  using store = openStore({ path: ":memory:" });
+  expect(await pruneBuiltIns(home.path, store, fail)).toEqual([newer]);
 });
