@@ -56,7 +56,7 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   const { read, readPage, remove, sendUntilSettled } = caller;
   return {
     async template(templateId, query, signal) {
-      const path = `${pathOf(templateId)}${queryOf({ ...query })}`;
+      const path = `${templatePath(templateId)}${queryOf({ ...query })}`;
       const call = { path, signal, subject: `get template ${quoteName(templateId)}` };
       const { body: template, ...rest } = await readPage(call, templateSchema);
       return { template, ...rest };
@@ -69,7 +69,11 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
       ),
 
     deleteTemplate: (templateId, signal) =>
-      remove({ path: pathOf(templateId), signal, subject: `delete ${quoteName(templateId)}` }),
+      remove({
+        path: templatePath(templateId),
+        signal,
+        subject: `delete ${quoteName(templateId)}`,
+      }),
 
     async snapshot(sandboxId, name, signal) {
       const subject = `snapshot ${sandboxId}`;
@@ -91,6 +95,6 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   };
 }
 
-function pathOf(templateId: string): string {
+export function templatePath(templateId: string): string {
   return `/templates/${encodeURIComponent(templateId)}`;
 }

@@ -21,6 +21,7 @@ import {
   type ControlCaller,
   type ControlOptions,
 } from "./control-call.ts";
+import { templatePath } from "./control-templates.ts";
 
 const MAX_REPLY_BYTES = 65_536;
 
@@ -66,7 +67,7 @@ export function createTemplateBuildRoutes(
 
     buildFiles: (templateId, hash, signal) =>
       read(
-        { path: `${pathOf(templateId)}/files/${hash}`, signal, subject: "files of a build" },
+        { path: `${templatePath(templateId)}/files/${hash}`, signal, subject: "files of a build" },
         uploadSchema,
       ),
 
@@ -106,10 +107,6 @@ export function createTemplateBuildRoutes(
   };
 }
 
-function pathOf(templateId: string): string {
-  return `/templates/${encodeURIComponent(templateId)}`;
-}
-
 function buildPath({ templateId, buildId }: BuildRef): string {
-  return `${pathOf(templateId)}/builds/${encodeURIComponent(buildId)}`;
+  return `${templatePath(templateId)}/builds/${encodeURIComponent(buildId)}`;
 }

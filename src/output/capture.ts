@@ -53,6 +53,11 @@ export interface ProcessView {
   changed(signal: AbortSignal): Promise<void>;
 }
 
+/** Whether it is over; one that is lost may go on. */
+export function hasEnded({ state }: ProcessView): boolean {
+  return state.kind !== "running" && state.kind !== "lost";
+}
+
 /** A process that this server watches. */
 export class Capture implements ProcessView {
   readonly sandbox: Sandbox;

@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
+  hasEnded,
+  type ProcessView,
   requirePid,
   timeLimit,
-  type ProcessState,
-  type ProcessView,
 } from "../../output/capture.ts";
 import { logUri } from "../../output/logs.ts";
 import { pageOutput } from "../../output/page-output.ts";
@@ -163,11 +163,9 @@ async function explained(
 
 const CLOSED_PATTERN = /not enabled or closed|broken pipe/;
 
-const ENDED: ReadonlySet<ProcessState["kind"]> = new Set(["ended", "timed_out", "unwatched"]);
-
 /** An ended process takes no input; its output is kept, and the error says where. */
 function requireRunning(process: ProcessView | undefined, context: ToolContext): void {
-  if (process === undefined || !ENDED.has(process.state.kind)) return;
+  if (process === undefined || !hasEnded(process)) return;
   const { processId, sandboxId, state } = process;
   const page = `get_process_output(process_id="${processId}")`;
   const where = context.suggest("get_process_output", ` and is returned by ${page}`);

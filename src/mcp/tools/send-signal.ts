@@ -2,21 +2,13 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import {
-  requirePid,
-  timeLimit,
-  type ProcessState,
-  type ProcessView,
-} from "../../output/capture.ts";
+import { hasEnded, type ProcessView, requirePid, timeLimit } from "../../output/capture.ts";
 import { processHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
-import { stateFact } from "../facts.ts";
+import { expiryFact, stateFact } from "../facts.ts";
 import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
-
-const ENDED: ReadonlySet<ProcessState["kind"]> = new Set(["ended", "timed_out", "unwatched"]);
 
 /** How long to wait for the effect. */
 const EFFECT_WAIT_MS = 2_000;
@@ -42,12 +34,12 @@ export const sendSignal = defineTool({
     const pid = requirePid(processId);
     const { captures } = context.state;
     const known = captures.find(sandboxId, pid);
-    if (known !== undefined && ENDED.has(known.state.kind)) return endedReply(known);
+    if (known !== undefined && hasEnded(known)) return endedReply(known);
     const sandbox = await context.attach(sandboxId);
     // A pause cut its stream; what the signal does is seen by another one.
     if (known?.state.kind === "lost") await findProcess(sandboxId, processId, context);
     const capture = captures.find(sandboxId, pid);
-    if (capture !== undefined && ENDED.has(capture.state.kind)) return endedReply(capture);
+    if (capture !== undefined && hasEnded(capture)) return endedReply(capture);
     if (capture !== undefined && name === "SIGKILL") capture.isKillSent = true;
     try {
       const sending = sandbox.process.sendSignal(pid, name, context.signal);
@@ -57,7 +49,7 @@ export const sendSignal = defineTool({
       // Another server may know how it ended.
       const isGone = error instanceof SandboxError && error.code === "not_found";
       const stored = isGone ? await captures.recall(sandboxId, pid) : undefined;
-      if (stored === undefined || !ENDED.has(stored.state.kind)) throw error;
+      if (stored === undefined || !hasEnded(stored)) throw error;
       return endedReply(stored);
     }
     await capture?.ended(timeLimit(context.clock, EFFECT_WAIT_MS, context.signal));
