@@ -39,8 +39,12 @@ export function newWatcher(
 const ENDS: ReadonlySet<WatchEvent["type"]> = new Set(["rename", "remove"]);
 
 /** Keeps fetched events until they are told. */
-export function holdEvents(watcher: Watcher, events: readonly WatchEvent[]): void {
-  watcher.held.push(...events);
+export function holdEvents(
+  watcher: Pick<Watcher, "held" | "hasLost" | "isOver">,
+  events: readonly WatchEvent[],
+): void {
+  // A reply may have more than a call can have arguments.
+  for (const event of events) watcher.held.push(event);
   watcher.isOver ||= events.some(({ name, type }) => name === "." && ENDS.has(type));
   const surplus = watcher.held.length - MAX_HELD_EVENTS;
   if (surplus <= 0) return;
