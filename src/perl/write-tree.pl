@@ -11,8 +11,8 @@
 #       h further name  of the path that the word is
 #       l link          to the word
 #       t directory     gets its mode, owner, time and attributes, after all that is in it
-# Status 111: a step failed, and standard error says which. What no file of this file system can have
-# is the fault of the image: then a word and the path in hex are printed, and the status is 0.
+# Status 111: a step failed, and standard error says which. What no file of this file system can
+# have is the fault of the image: then a word and the path in hex are printed, and the status is 0.
 
 use v5.14;
 
@@ -20,7 +20,8 @@ my ( $cwd, $no_follow, $bad_status ) = ( -100, 0x100, 111 );
 sub fail { print STDERR "write-tree: $_[0]: $!\n"; exit $bad_status }
 sub refuse { print "$_[0] ", unpack( 'H*', $_[1] ), "\n"; exit 0 }
 
-# What a file that can have fewest attributes holds of them (ext4), with ENOSPC as if the disk were full.
+# What a file that can have fewest attributes holds of them (ext4), which then says ENOSPC as a
+# full disk does.
 my ( $least_bytes, $entry_bytes ) = ( 3_800, 16 );
 my ( $e2big, $enospc, $emlink ) = ( 7, 28, 31 );
 
