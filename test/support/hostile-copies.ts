@@ -189,7 +189,7 @@ const KINDS: readonly HostileCopy[] = [
   {
     name: "a program with a set-user-id bit is the caller's own",
     archive: tar(file("su", { mode: 0o4755 })),
-    seen: ["stat -c '%a %U' /srv/in/su", "755 user\n"],
+    seen: ["stat -c '%a %U' /srv/in/su", "4755 user\n"],
   },
   {
     name: "attributes of pax that would be capabilities",

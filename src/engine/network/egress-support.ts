@@ -148,7 +148,7 @@ function describe(found: {
   const { link, outside, firewall } = found;
   const { resolvers } = outside;
   if (firewall !== undefined) {
-    const detail = `through ${link}, where a firewall drops what sandboxes send: ${firewall.name}`;
+    const detail = `through ${link}, where a firewall drops what it has no rule for: ${firewall.name}`;
     const { remedy } = firewall;
     return { outside, check: { name: NAME, outcome: "warning", detail, remedy } };
   }
