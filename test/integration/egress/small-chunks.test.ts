@@ -40,6 +40,7 @@ test("of a request and of a reply", async () => {
   client.destroy();
   for (const text of [await asked.promise, reply]) {
     expect(text.match(/x/g)?.length).toBeGreaterThanOrEqual(COUNT);
-    expect(text.length).toBeLessThan(1.2 * COUNT);
+    // How much comes at once is up to the kernel; each by itself would be six bytes.
+    expect(text.length).toBeLessThan(3 * COUNT);
   }
 });
