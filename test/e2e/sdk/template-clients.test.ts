@@ -88,9 +88,9 @@ test("our command line", { timeout: LIMIT_MS }, async () => {
   expect(failed.errors).toMatch(
     /^sandbox-mcp: template by-us:v2 was not built: step \d+ at line 2: command "exit 3" failed with exit code 3$/m,
   );
-  await writeFile(join(path, "Dockerfile"), "FROM base\nRUN true\nVOLUME /x\n");
+  await writeFile(join(path, "Dockerfile"), "FROM base\nRUN true\nONBUILD RUN true\n");
   const refused = await run(process.execPath, build, path);
-  expect(refused.text).toContain("Dockerfile:3: VOLUME is not supported");
+  expect(refused.text).toContain("Dockerfile:3: ONBUILD is not supported");
 });
 
 const SCRIPT = `
