@@ -22,6 +22,8 @@ export interface DaemonLog {
   after(number: number, signal: AbortSignal): Promise<NumberedLines>;
   /** All lines that are kept, in the same form. */
   kept(): string;
+  /** Takes all lines away, of which no reader has seen one. */
+  forget(): void;
 }
 
 export interface NumberedLines {
@@ -90,6 +92,11 @@ export function createDaemonLog(): DaemonLog {
     kept() {
       const oldest = count - lines.length + 1;
       return lines.map((line, index) => `${oldest + index} ${line}`).join("");
+    },
+    forget() {
+      lines.length = 0;
+      bytes = 0;
+      count = 0;
     },
   };
 }

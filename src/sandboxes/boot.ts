@@ -90,9 +90,22 @@ export async function initDaemon(
 
 /** Resolves when the daemon has made itself small for a long wait. */
 export async function idleDaemon(container: Container, signal: AbortSignal): Promise<void> {
+  await orderDaemon(container, "/rest", signal);
+}
+
+/** The sandbox has done nothing yet that a client of it is to be told. */
+export async function forgetLog(container: Container, signal: AbortSignal): Promise<void> {
+  await orderDaemon(container, "/forget", signal);
+}
+
+async function orderDaemon(
+  container: Container,
+  path: "/rest" | "/forget",
+  signal: AbortSignal,
+): Promise<void> {
   await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
     const socket = await container.dialControl(bounded);
-    await callDaemon(socket, { method: "POST", path: "/rest" }, bounded);
+    await callDaemon(socket, { method: "POST", path }, bounded);
     socket.destroy();
   });
 }

@@ -7,7 +7,7 @@ import { signalAfter } from "../common/late-signal.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
-import { idleDaemon, initDaemon } from "./boot.ts";
+import { forgetLog, idleDaemon, initDaemon } from "./boot.ts";
 import type { Services } from "./context.ts";
 import { openDaemon } from "./start-command.ts";
 
@@ -35,6 +35,7 @@ export async function warmUp(
   await idleDaemon(container, signal);
   await using daemon = openDaemon(context, container, record);
   await runTrue(daemon, anySignal([signal, signalAfter(RUN_TIMEOUT_MS)]));
+  await forgetLog(container, signal);
   await initDaemon(container, init, signal);
 }
 

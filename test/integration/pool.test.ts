@@ -78,6 +78,10 @@ test("a create takes a warm sandbox over, and another one is started", async () 
   });
   const [next] = await awaitPool(service, 1, [warm]);
   expect(next).not.toBe(warm);
+  // What it did while it was nobody's is not told.
+  const logs = await service.call({ path: `/v2/sandboxes/${warm}/logs` });
+  expect(JSON.stringify(logs.body)).toContain("Sandbox created");
+  expect(JSON.stringify(logs.body)).not.toContain("Process");
 });
 
 test("what a create wants counts in a warm sandbox, even if the clock was set back", async () => {

@@ -14,7 +14,7 @@ import { health } from "./health.ts";
 import { idle } from "./idle.ts";
 import { init } from "./init.ts";
 import { isolation } from "./isolation.ts";
-import { keptLog } from "./kept-log.ts";
+import { forgetLog, keptLog } from "./kept-log.ts";
 import { createLogsHandler } from "./logs.ts";
 import { programRoutes } from "./programs.ts";
 import { createReachHandler, type Reach } from "./reach.ts";
@@ -43,6 +43,7 @@ export function createControlServer(options: ControlOptions): Server {
     "GET /health": health,
     "GET /isolation": isolation,
     "GET /log": keptLog,
+    "POST /forget": forgetLog,
     "GET /logs": createLogsHandler(),
     "GET /usage": usage,
     "POST /reach": createReachHandler(options.reach),

@@ -71,3 +71,12 @@ test("a reader that waits again and again leaves nothing at its signal", async (
   }
   expect(getEventListeners(signal, "abort")).toEqual([]);
 });
+
+test("what is forgotten was never there", async () => {
+  const log = createDaemonLog();
+  log.write("info", "before", {});
+  log.forget();
+  expect(log.kept()).toBe("");
+  log.write("info", "first", {});
+  expect((await log.after(0, NEVER)).text).toMatch(/^1 .*"message":"first"/);
+});
