@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { z } from "../../src/common/schema.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { SandboxRecord } from "../../src/store/store.ts";
@@ -11,7 +12,7 @@ import { atStep } from "../support/at-step.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
 import { createLastingEngine } from "../support/lasting-engine.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
-import { startTestService } from "../support/service.ts";
+import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const LIFE_MS = 60_000;
@@ -169,14 +170,20 @@ test("rules of a change that was begun are those on record again", async () => {
   expect((await service.call({ path: `/sandboxes/${scene.failing}` })).status).toBe(200);
 });
 
+/** One after another of a home, whose sandboxes outlive each. */
+async function startWithLimit(limited: {
+  readonly home: string;
+  readonly engine: Engine;
+  readonly maxSandboxes: number;
+}): Promise<TestService> {
+  return startTestService({ ...limited, instance: "one", onExit: "leave" });
+}
+
 test("where fewer may run now, traffic for a paused one is told of its own team alone", async () => {
   await using home = await makeTempFolder();
   await using lasting = createLastingEngine(createLayerEngine());
-  const start = (maxSandboxes: number) => {
-    const { engine } = lasting;
-    const onExit = "leave";
-    return startTestService({ home: home.path, instance: "one", onExit, engine, maxSandboxes });
-  };
+  const start = async (maxSandboxes: number) =>
+    startWithLimit({ home: home.path, engine: lasting.engine, maxSandboxes });
   let sandboxID = "";
   {
     await using first = await start(3);
@@ -202,11 +209,8 @@ test("where fewer may run now, traffic for a paused one is told of its own team 
 test("where fewer may run now, resumes at once take no more places than there are", async () => {
   await using home = await makeTempFolder();
   await using lasting = createLastingEngine(createLayerEngine());
-  const start = (maxSandboxes: number) => {
-    const { engine } = lasting;
-    const onExit = "leave";
-    return startTestService({ home: home.path, instance: "one", onExit, engine, maxSandboxes });
-  };
+  const start = async (maxSandboxes: number) =>
+    startWithLimit({ home: home.path, engine: lasting.engine, maxSandboxes });
   const ids: string[] = [];
   {
     await using first = await start(3);

@@ -111,7 +111,7 @@ export async function listChains(network: NetworkPath): Promise<RuleChain[]> {
   );
 }
 
-/** Rules as they are written, of a chain or a table that is named with this word. */
+/** Rules as they are written, of a part that is named as `table ip filter` or `chain ip filter FORWARD`. */
 export async function listRules(network: NetworkPath, part: string): Promise<string> {
   return runIn(network, { command: ["nft", "-t", "list", ...part.split(" ")] });
 }
