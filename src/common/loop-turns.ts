@@ -4,6 +4,7 @@
  */
 
 import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 
 /** What all readers take together before others have their turn. */
@@ -46,11 +47,13 @@ async function passReaders(): Promise<void> {
 const MICROSECONDS_PER_MS = 1_000;
 
 /** The chunks of a stream, of which those that are there at once come as one. */
-export async function* inLoopTurns(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
+export async function* inLoopTurns(stream: Readable): AsyncGenerator<Buffer, void> {
   const turns = createLoopTurns();
-  for await (const chunk of stream) {
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
     await turns();
-    yield chunk;
+    // Node joins them by itself up to version 24.
+    const rest: Buffer | null = stream.read(stream.readableLength);
+    yield rest === null ? chunk : Buffer.concat([chunk, rest]);
   }
 }
 
