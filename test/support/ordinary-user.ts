@@ -95,15 +95,15 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
   };
 }
 
-/** The base template as this user would have built it; users of a run with the same ids share one. */
+/** The base template as this user would have built it; users of a run share one if all their ids are the same. */
 async function giveBase(layers: string, owner: Owner): Promise<void> {
   const [layer] = await baseLayers();
   const source = dirname(layer?.root ?? "");
   const shared = await findShared();
   if (shared === undefined) return copyBase(source, join(layers, basename(source)), owner);
-  const copy = join(shared, `base-of-${owner.idBase}`);
+  const copy = join(shared, `base-of-${owner.uid}-${owner.idBase}`);
   if ((await stat(copy).catch(() => undefined)) === undefined) {
-    const draft = `${copy}.${owner.uid}.part`;
+    const draft = `${copy}.part`;
     await copyBase(source, draft, owner);
     await rename(draft, copy);
   }
