@@ -106,6 +106,7 @@ export class StdioTransport implements Transport {
   /** Resolves when the host can take more. */
   async send(message: JSONRPCMessage): Promise<void> {
     if (this.#isClosed) throw new SandboxError("unavailable", "the connection is closed");
+    if (this.#revision === "2024-11-05" && isListChange(message)) return;
     if (!("method" in message) && message.id !== undefined) this.#settle(message.id);
     if (this.#drop?.(message) === true) return;
     if (!this.#batches.take(message)) await this.#write(message);
@@ -245,4 +246,12 @@ function toBatchMessage(value: unknown): JSONRPCMessage | Refusal | undefined {
     message.method === "initialize";
   if (!isHandshake) return message;
   return new Refusal(INVALID_REQUEST, "Invalid request: initialize in a batch", idOf(value));
+}
+
+/**
+ * The only notification that a host of 2024 gets unasked. The Python SDK before 1.6 delivers no
+ * answer while the host has not read a notification, and most hosts read none: they would hang.
+ */
+function isListChange(message: JSONRPCMessage): boolean {
+  return "method" in message && message.method === "notifications/resources/list_changed";
 }

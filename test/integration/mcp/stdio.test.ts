@@ -42,6 +42,29 @@ test("a newer host needs no handshake", async () => {
   });
 });
 
+test.for([
+  ["2025-11-25", 1],
+  ["2024-11-05", 0],
+] as const)("a host of %s hears %i times of a new log unasked", async ([revision, count]) => {
+  await using connection = connect();
+  const { logs } = connection.state;
+  connection.send({ ...INITIALIZE, params: { ...INITIALIZE.params, protocolVersion: revision } });
+  expect(await connection.answer(1)).toMatchObject({ result: { protocolVersion: revision } });
+  connection.send({ method: "notifications/initialized" });
+  connection.send({ id: 2, method: "resources/list" });
+  await connection.answer(2);
+  const { promise: isTold, resolve: listChanged } = Promise.withResolvers<void>();
+  logs.observe({ updated() {}, listChanged });
+  logs.open("i1");
+  await isTold;
+  connection.send({ id: 3, method: "ping" });
+  await connection.answer(3);
+  const changes = connection.messages.filter(
+    ({ method }) => method === "notifications/resources/list_changed",
+  );
+  expect(changes.length).toBe(count);
+});
+
 test("a newer host hears of the logs that it listens to, and of no others", async () => {
   await using connection = connect();
   const { logs } = connection.state;
