@@ -58,10 +58,18 @@ export function integer(min: number, max: number) {
 /** Of a service that is called by HTTP. */
 export const webUrl = z.url({ protocol: /^https?$/, error: "expected a URL of http or https" });
 
-/** A header carries it. */
+/** A header carries it, in MCP after the word Bearer. */
 export const key = z
   .string()
-  .regex(/^[!-~](?:[ -~]*[!-~])?$/, "expected a key of visible ASCII characters, no line break");
+  .regex(/^[!-~]+$/, "expected a key of visible ASCII characters, no space or line break");
+
+const MAX_OWN_KEY_CHARACTERS = 512;
+
+/** A key that this program accepts. */
+export const ownKey = key.max(
+  MAX_OWN_KEY_CHARACTERS,
+  `expected at most ${MAX_OWN_KEY_CHARACTERS} characters`,
+);
 
 const MAX_PORT = 65_535;
 
@@ -73,11 +81,16 @@ const MAX_DOMAIN_CHARACTERS = 200;
 /** A domain name, with a port or without. */
 export const domainName = z
   .string()
-  .refine((name) => isDomain(name.replace(/:[0-9]{1,5}$/, "")), "expected a domain name")
+  .refine(
+    (name) => isDomain(name.replace(/:[0-9]{1,5}$/, "")),
+    "expected a domain name, not an address",
+  )
   .refine((name) => isPort(name.split(":")[1]), `expected a port from 1 to ${MAX_PORT}`);
 
 function isDomain(name: string): boolean {
-  return name.length <= MAX_DOMAIN_CHARACTERS && NAME_PATTERN.test(name);
+  // No program takes a name below an address, such as `api.192.0.2.1`, for a name.
+  const isAddress = /(?:^|\.)[0-9]+$/.test(name);
+  return name.length <= MAX_DOMAIN_CHARACTERS && NAME_PATTERN.test(name) && !isAddress;
 }
 
 function isPort(digits = "1"): boolean {

@@ -14,6 +14,7 @@ import {
   listenHost,
   MAX_POOL,
   oneOf,
+  ownKey,
   path,
   pauseToDisk,
   poolShares,
@@ -99,7 +100,7 @@ const SETTINGS = {
   apiKey: {
     flag: "api-key",
     environment: "SANDBOX_MCP_API_KEY",
-    schema: key,
+    schema: ownKey,
     help: "a key that serve accepts, besides those of `key create`",
   },
   pool: {
