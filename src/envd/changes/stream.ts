@@ -30,7 +30,7 @@ interface Directory {
   /** Whether the image had it. */
   readonly isKnown: boolean;
   isWritten: boolean;
-  /** Below it, still to be read; the first one last. */
+  /** Below it, still to be read; once it is read itself, the first one last. */
   readonly left: Directory[];
 }
 
@@ -82,6 +82,7 @@ async function* walkTree(state: State, read: DirectoryReader): AsyncGenerator<Bu
     const entries = await tree.list(next.path);
     // One that was removed meanwhile has no changes.
     if (entries !== undefined) yield* read(state, next, entries);
+    next.left.reverse();
     next = nextDirectory(stack);
   }
 }
@@ -120,8 +121,9 @@ async function* readDirectory(
     const isChanged = !isUnchanged(before, stats);
     if (stats.isDirectory()) {
       const isKnown = before?.kind === "directory";
-      directory.left.unshift({ path, stats, isKnown, isWritten: false, left: [] });
-      if (isChanged) yield* writeChangedDirectory(state, directory.left[0]);
+      const below = { path, stats, isKnown, isWritten: false, left: [] };
+      directory.left.push(below);
+      if (isChanged) yield* writeChangedDirectory(state, below);
     } else if (isChanged) {
       yield* writeEntry(state, path, stats);
     }
@@ -142,7 +144,7 @@ async function* readOtherNames(
     if (name.startsWith(WHITEOUT)) continue;
     const path = join(directory.path, name);
     if (stats.isDirectory()) {
-      directory.left.unshift({ path, stats, isKnown: true, isWritten: false, left: [] });
+      directory.left.push({ path, stats, isKnown: true, isWritten: false, left: [] });
       continue;
     }
     const file = stats.nlink > 1 ? linked.get(identityOf(stats)) : undefined;
@@ -157,11 +159,7 @@ async function* readOtherNames(
 }
 
 /** A directory whose own facts changed, whatever is in it. */
-function* writeChangedDirectory(
-  { stack }: State,
-  directory: Directory | undefined,
-): Generator<Buffer> {
-  if (directory === undefined) return;
+function* writeChangedDirectory({ stack }: State, directory: Directory): Generator<Buffer> {
   yield* writeParents(stack);
   directory.isWritten = true;
   yield toTarHeader(headerOf(directory.path, directory.stats, "directory"));

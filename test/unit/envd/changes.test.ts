@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { createBaseline } from "../../../src/envd/changes/baseline.ts";
 import { streamChanges } from "../../../src/envd/changes/stream.ts";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
@@ -228,3 +228,26 @@ function describeTree(root: string): unknown[] {
 function timesOf(root: string): number[] {
   return pathsOf(root).map((path) => lstatSync(join(root, path)).mtimeMs);
 }
+
+test("directories that wait are never moved: of many in one, that would take their square", async () => {
+  await using folder = await makeTempFolder();
+  const root = join(folder.path, "root");
+  for (const name of ["a", "b", "c", "d"]) mkdirSync(join(root, name), { recursive: true });
+  writeFileSync(join(root, "a/one"), "1");
+  linkSync(join(root, "a/one"), join(root, "b/two"));
+  const place = { root, baselineFile: join(folder.path, "baseline"), leftOut: [] };
+  const baseline = createBaseline(place);
+  await baseline.take();
+  linkSync(join(root, "a/one"), join(root, "d/three"));
+  rmSync(join(root, "b/two"));
+  const unshift = vi.spyOn(Array.prototype, "unshift");
+  const report = { skipped: 0, torn: 0 };
+  let bytes = 0;
+  for await (const piece of streamChanges(place, await baseline.read(), report)) {
+    bytes += piece.length;
+  }
+  const moves = unshift.mock.calls.length;
+  unshift.mockRestore();
+  expect(bytes).toBeGreaterThan(0);
+  expect(moves).toBe(0);
+});
