@@ -17,6 +17,18 @@ interface Book {
   bytes: number;
 }
 
+/** Of the lines of a sandbox, one that was written later has a higher id. */
+interface Gone {
+  readonly lineId: number;
+  readonly atMs: number;
+}
+
+interface NewLine extends LogLine {
+  readonly sandboxId: string;
+  /** The next one, unless it is given. */
+  readonly lineId?: number;
+}
+
 function selectLines(order: "ASC" | "DESC"): string {
   return `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms BETWEEN ? AND ?
     AND (? = 0 OR
@@ -28,13 +40,13 @@ function selectLines(order: "ASC" | "DESC"): string {
 export function openLogs(database: DatabaseSync): LogTable {
   const insert = prepare(
     database,
-    "INSERT INTO lines (sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?)",
+    "INSERT INTO lines (line_id, sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?, ?)",
   );
   const drop = prepare(
     database,
     `DELETE FROM lines WHERE line_id IN
-       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY at_ms, line_id LIMIT ?)
-     RETURNING bytes, at_ms`,
+       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
+     RETURNING line_id, bytes, at_ms`,
   );
   const selectBook = prepare(
     database,
@@ -54,37 +66,42 @@ export function openLogs(database: DatabaseSync): LogTable {
     return { lines: Number(row?.["lines"] ?? 0), bytes: Number(row?.["bytes"] ?? 0) };
   }
 
-  function add(sandboxId: string, book: Book, { atMs, line }: LogLine): void {
+  function add(book: Book, { sandboxId, lineId, atMs, line }: NewLine): void {
     const bytes = Buffer.byteLength(line);
-    insert.run(sandboxId, atMs, bytes, line);
+    insert.run(lineId ?? null, sandboxId, atMs, bytes, line);
     book.lines += 1;
     book.bytes += bytes;
   }
 
-  /** Drops the oldest lines beyond the bounds; returns the time of the newest line that had to go. */
-  function makeSpace(sandboxId: string, book: Book): number | undefined {
-    let goneMs: number | undefined;
+  /**
+   * Drops what was written first beyond the bounds, whatever its time is: the clock may have been set
+   * back. Returns the place and the time of the newest line that had to go.
+   */
+  function makeSpace(sandboxId: string, book: Book): Gone | undefined {
+    let gone: Gone | undefined;
     while (book.lines > MAX_SANDBOX_LOG_LINES || book.bytes > MAX_SANDBOX_LOG_BYTES) {
       const dropped = drop.all(sandboxId, DROPPED_LINES);
       if (dropped.length === 0) break;
       book.lines -= dropped.length;
       for (const row of dropped) {
         book.bytes -= Number(row["bytes"]);
-        goneMs = Math.max(goneMs ?? 0, Number(row["at_ms"]));
+        gone = {
+          lineId: Math.max(gone?.lineId ?? 0, Number(row["line_id"])),
+          atMs: Math.max(gone?.atMs ?? 0, Number(row["at_ms"])),
+        };
       }
     }
-    return goneMs;
+    return gone;
   }
 
   function write(owner: LogOwner, lines: readonly LogLine[], more: LogExtras): void {
     const { sandboxId, team } = owner;
     const { toMark, cursor = "" } = more;
     const book = readBook(sandboxId);
-    for (const line of lines) add(sandboxId, book, line);
-    const goneMs = makeSpace(sandboxId, book);
-    // The oldest line from now on; it goes first when the next ones have to.
-    if (goneMs !== undefined && toMark)
-      add(sandboxId, book, { atMs: goneMs, line: toMark(goneMs) });
+    for (const line of lines) add(book, { sandboxId, ...line });
+    const gone = makeSpace(sandboxId, book);
+    // In the place of those that went; it goes first when the next ones have to.
+    if (gone !== undefined && toMark) add(book, { sandboxId, ...gone, line: toMark(gone.atMs) });
     const writtenAtMs = Math.max(0, ...lines.map(({ atMs }) => atMs));
     upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs, team, cursor);
   }

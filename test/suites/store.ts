@@ -248,4 +248,21 @@ function describeLogs(open: () => Store): void {
     expect(kept[0]?.atMs).toBe(999);
     expect(kept.at(-1)?.atMs).toBe(1499);
   });
+
+  test("what a full log drops is what was written first, also when the clock was set back", () => {
+    using store = open();
+    const owner = { sandboxId: "ia", team: "local" };
+    const append = (name: string, atMs: number, count: number) => {
+      const line = name.repeat(10_000);
+      const lines = Array.from({ length: count }, () => ({ atMs, line }));
+      store.logs.append(owner, lines, { toMark: () => "gone" });
+    };
+    append("a", 5_000, 1_000);
+    for (let batch = 0; batch < 15; batch += 1) append("b", 1_000 + batch, 100);
+    append("c", 1_020, 10);
+    const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
+    const count = (begin: string) => kept.filter(({ line }) => line.startsWith(begin)).length;
+    expect([count("a"), count("c"), count("gone")]).toEqual([0, 10, 1]);
+    expect(count("b")).toBeGreaterThan(0);
+  });
 }
