@@ -41,8 +41,8 @@ const ARCHIVE_PATTERN = /\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/i;
  * @throws SandboxError invalid_argument with name and line of what is not supported.
  */
 export function readDockerfile(text: string, name: string): DockerfilePlan {
-  const dockerfile = DockerfileParser.parse(text);
   const lines = text.split(/\r?\n/);
+  const dockerfile = DockerfileParser.parse(lines.map(withoutEscapedEnd).join("\n"));
   if (dockerfile.getEscapeCharacter() !== "\\") {
     throw new SandboxError(
       "invalid_argument",
@@ -154,8 +154,13 @@ type Refuse = (fault: string) => never;
  */
 function contentOf([first = "", ...others]: readonly string[]): string {
   const kept = [first, ...others.filter((line) => !/^\s*(?:#|$)/.test(line))];
-  const whole = kept.join("\n").replaceAll(/\\[ \t]*\n/g, "");
+  const whole = kept.join("\n").replaceAll(/(?<!\\)\\[ \t]*(?:\n|$)/g, "");
   return whole.trim().replace(/^\w+\s*/, "");
+}
+
+/** Several backslashes at the end of a line continue it for the parser, but not for docker. */
+function withoutEscapedEnd(line: string): string {
+  return line.replace(/\\{2,}[ \t]*$/, (end) => "_".repeat(end.length));
 }
 
 function linesOf(lines: readonly string[], instruction: Instruction): readonly string[] {
@@ -184,7 +189,8 @@ function readBase(content: string, refuse: Refuse): string {
   const own = `--platform=linux/${ownArchitecture()}`;
   // An image of this machine's platform is what is fetched.
   if (words[0] === own) words.shift();
-  const [image = "", ...rest] = words;
+  const [given = "", ...rest] = words;
+  const image = unquote(given);
   if (image.startsWith("--")) refuse(`with ${image} is not supported, ${own} is`);
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
   return image !== "" && (rest.length === 0 || isNamed) ? image : refuse("needs one image");
@@ -220,18 +226,20 @@ interface CopyText {
 }
 
 function readCopy({ keyword, content, variables, refuse }: CopyText): string[][] {
-  const words = content.split(/\s+/);
+  const [leading = ""] = /^(?:--\S*\s+)*/.exec(content) ?? [];
+  const rest = content.slice(leading.length);
+  const words = rest.split(/\s+/);
   if (words.some((word) => word.startsWith("<<"))) refuse("with a here-document is not supported");
   const flags = new Map<string, string>();
-  while (words[0]?.startsWith("--")) {
-    const [name = "", value = ""] = (words.shift() ?? "").slice(2).split("=");
+  for (const flag of leading.split(/\s+/).filter((word) => word !== "")) {
+    const [name = "", value = ""] = flag.slice(2).split("=");
     if (!COPY_FLAGS.has(name)) refuse(`with --${name} is not supported`);
     flags.set(name, variables.expand(value, refuse));
   }
   const { chown, chmod } = Object.fromEntries(flags);
   if (chown !== undefined && !OWNER_PATTERN.test(chown)) refuse("with --chown needs USER[:GROUP]");
   if (chmod !== undefined && !MODE_PATTERN.test(chmod)) refuse("with --chmod needs an octal mode");
-  const given = readList(words.join(" ")) ?? words.map(unquote);
+  const given = readList(rest) ?? words.map(unquote);
   const paths = given.map((path) => variables.expand(path, refuse));
   const last = paths.pop() ?? "";
   if (paths.length === 0) refuse("needs a source and a target");

@@ -1,5 +1,6 @@
 /** `.dockerignore`: which paths of a folder a build does not see. The last pattern that fits counts. */
 
+import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { isPattern, toMatcher } from "./wildcard.ts";
 
@@ -24,8 +25,9 @@ export function readIgnoreFile(text: string): IgnoreRules {
   const lines = text
     .replace(/^\uFEFF/, "")
     .split(/\r?\n/)
+    .filter((line) => !line.startsWith("#"))
     .map((line) => line.trim())
-    .filter((line) => line !== "" && !line.startsWith("#"));
+    .filter((line) => line !== "");
   if (lines.length > MAX_PATTERNS) {
     throw new SandboxError(
       "invalid_argument",
@@ -34,7 +36,9 @@ export function readIgnoreFile(text: string): IgnoreRules {
   }
   const rules = lines.map((line) => {
     const isException = line.startsWith("!");
-    const pattern = toPath(isException ? line.slice(1) : line);
+    const given = isException ? line.slice(1).trim() : line;
+    if (given === "") throw new SandboxError("invalid_argument", "not a pattern of paths: !");
+    const pattern = toPath(given);
     return { isException, parts: pattern.split("/"), fits: toMatcher(pattern) };
   });
   return {
@@ -62,10 +66,7 @@ function leadsBelow(pattern: readonly string[], folder: readonly string[]): bool
   return part !== undefined && (isPattern(part) || at >= folder.length);
 }
 
+/** As docker cleans it, by its text alone: the root counts as the folder. */
 function toPath(text: string): string {
-  return text
-    .trim()
-    .replaceAll(/\/{2,}/g, "/")
-    .replace(/^(?:\.?\/)+/, "")
-    .replace(/\/$/, "");
+  return posix.normalize(text).replace(/\/$/, "").replace(/^\//, "");
 }

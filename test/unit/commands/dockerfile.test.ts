@@ -263,3 +263,41 @@ test("an ignored folder is looked into only where an exception can be below it",
   const folders = ["src", "src/app", "src/web", "docs/tmp", "node_modules", "doc"];
   expect(folders.filter((path) => rules.hasExceptionBelow(path))).toEqual(["src", "src/app"]);
 });
+
+test.for([
+  ["a/../b", ["b", "b/c"], ["a"]],
+  ["a/./b/.", ["a/b"], ["a"]],
+  ["/../x", ["x"], []],
+  ["../x", [], ["x"]],
+  ["./x/", ["x", "x/y"], []],
+  ["\uFEFF/x  ", ["x"], []],
+  ["x/**/", ["x/y", "x/y/z"], ["x"]],
+  ["#x\n #y", ["#y"], ["#x"]],
+  ["*\n!  ./a/../b/", ["c"], ["b", "b/c"]],
+  [".\n/", [], ["x"]],
+] as const)("an ignore file %j has its paths cleaned", ([text, ignored, kept]) => {
+  const rules = readIgnoreFile(text);
+  expect([...ignored, ...kept].filter((path) => rules.isIgnored(path))).toEqual(ignored);
+});
+
+test("an exception without a path is no pattern", () => {
+  expect(() => readIgnoreFile("x\n!\n")).toThrow("not a pattern of paths: !");
+});
+
+test("a list of COPY keeps its blanks", () => {
+  const { steps } = readDockerfile('FROM a\nCOPY --chmod=755 ["a  b", "/x\\ty"]', "Dockerfile");
+  expect(steps.find(({ line }) => line > 0)?.args).toEqual(["a  b", "/x\ty", "", "755"]);
+});
+
+test.for([
+  [String.raw`echo a\\`, String.raw`echo a\\`],
+  ["a \\\\\\  ", "a \\\\\\"],
+  ["a \\\n\\\n  b", "a   b"],
+])("RUN %j ends where docker ends it", ([given, command]) => {
+  const { steps } = readDockerfile(`FROM a\nRUN ${given}\nRUN b\nWORKDIR /c \\\n`, "Dockerfile");
+  expect(steps.slice(2, 5).map(({ args }) => args)).toEqual([[command], ["b"], ["/c"]]);
+});
+
+test("the image of FROM may be quoted", () => {
+  expect(readDockerfile('ARG V=1\nFROM "a:$V" AS b', "Dockerfile").base).toBe("a:1");
+});
