@@ -112,19 +112,28 @@ async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Pro
     "--override-os=linux",
     `--override-arch=${PLATFORM[process.arch === "arm64" ? "arm64" : "x64"]}`,
   ];
+  // The operator named the mirror, not the request.
+  const isMirror = confined !== undefined && source.isMirrored;
+  const onLine = (line: string) => {
+    if (!isMirror || PROGRESS.test(line)) task.onLine?.(line);
+  };
   try {
     return await runProgram([...bound, ...shut, ...common, ...words(options)], {
       timeoutMs,
       maxOutputBytes: MAX_DOCUMENT_BYTES,
       signal,
       cwd: directory,
-      ...(task.onLine !== undefined && { onLine: task.onLine.bind(task) }),
+      onLine,
     });
   } catch (error) {
     // What the proxy refused says more than how skopeo failed by it.
-    throw (isEnded(error) ? undefined : proxy?.refusal()) ?? toPullFault(error, timeoutMs);
+    const fault = (isEnded(error) ? undefined : proxy?.refusal()) ?? toPullFault(error, timeoutMs);
+    throw isMirror ? withoutMirror(fault) : fault;
   }
 }
+
+/** What skopeo says without a fault. */
+const PROGRESS = /^(?:Getting|Copying|Writing|Storing) /;
 
 function isEnded(error: unknown): boolean {
   return error instanceof SandboxError && error.code !== "unavailable";
@@ -152,8 +161,20 @@ export function toPullFault(error: unknown, timeoutMs = 0): unknown {
   if (code !== "unavailable") return error;
   const said = error.message.replace(/^prlimit: /, `${SKOPEO}: `);
   const [, known, reason] = FAULTS.find(([pattern]) => pattern.test(said)) ?? [];
-  const message = `the image was not fetched: ${reason === undefined ? "" : `${reason}: `}${said}`;
+  const message = `${NOT_FETCHED}${reason === undefined ? "" : `${reason}: `}${said}`;
   return new SandboxError(known ?? code, message, { cause: error });
+}
+
+const NOT_FETCHED = "the image was not fetched: ";
+const MIRROR_FAULT = "the service's mirror of its registry did not send it";
+const NAMING: ReadonlySet<string> = new Set(["not_found", "permission_denied", "unavailable"]);
+
+/** What a request may know: neither where the mirror is nor what it leads to. */
+function withoutMirror(fault: unknown): unknown {
+  if (!(fault instanceof SandboxError) || !NAMING.has(fault.code)) return fault;
+  const [, , reason = MIRROR_FAULT] =
+    FAULTS.find(([, , known]) => fault.message.startsWith(`${NOT_FETCHED}${known}: `)) ?? [];
+  return new SandboxError(fault.code, `${NOT_FETCHED}${reason}`, { cause: fault });
 }
 
 /** The login as a path that skopeo can open, again and again, while this object is there. */

@@ -20,7 +20,7 @@ import type { StepContext } from "./step-sandbox.ts";
  */
 export async function resolveImage(
   context: StepContext,
-  { template, log, signal }: BuildJob,
+  { record: { buildId }, template, log, signal }: BuildJob,
   image: { readonly reference: string; readonly login?: RegistryLogin | undefined },
 ): Promise<ResolvedTemplate> {
   const { images, store, team, owner, clock, limits } = context;
@@ -67,8 +67,14 @@ export async function resolveImage(
     store.builds.put(build);
     return { template, build };
   };
-  // How large an image is shows when all of it was unpacked.
-  return context.copies.whileLeft({ path: context.directory, signal }, (stop) =>
-    addImage(reference, { ...options, signal: stop }, commit),
-  );
+  try {
+    // How large an image is shows when all of it was unpacked.
+    return await context.copies.whileLeft({ path: context.directory, signal }, (stop) =>
+      addImage(reference, { ...options, signal: stop }, commit),
+    );
+  } catch (error) {
+    // The log of the build has less of a fault of a mirror.
+    context.log.info({ op: "template.build", buildId, err: error }, "the image is not there");
+    throw error;
+  }
 }

@@ -54,30 +54,47 @@ interface PullCase {
   readonly image?: string;
   readonly isOfRequest?: boolean;
   readonly maxBytes?: number;
+  readonly onProgress?: (line: string) => void;
   readonly signal?: AbortSignal;
 }
 
-/** What became of a pull: the code and words of its fault, or `ok`. */
-async function pull({ image = IMAGE, isOfRequest = true, maxBytes, signal }: PullCase = {}) {
+/** A pull whose fault is returned. */
+async function pullFault(more: PullCase = {}): Promise<SandboxError | undefined> {
+  const { image = IMAGE, isOfRequest = true, maxBytes, onProgress, signal } = more;
   try {
-    await using stacked = new AsyncDisposableStack();
-    stacked.use(
-      await pullImage(image, {
-        home: folder.path,
-        isOfRequest,
-        perlDirectory: PERL_DIRECTORY,
-        nameServers: [names.address],
-        mirrors: registryMirrors.parse(`hostile.example=http://${registry.host}`),
-        maxBytes,
-        signal: signal ?? AbortSignal.timeout(LIMIT_MS),
-      }),
-    );
-    return "ok";
+    const fetched = await pullImage(image, {
+      home: folder.path,
+      isOfRequest,
+      perlDirectory: PERL_DIRECTORY,
+      nameServers: [names.address],
+      mirrors: registryMirrors.parse(`hostile.example=http://${registry.host}`),
+      maxBytes,
+      ...(onProgress && { onProgress }),
+      signal: signal ?? AbortSignal.timeout(LIMIT_MS),
+    });
+    await fetched[Symbol.asyncDispose]();
+    return undefined;
   } catch (error) {
-    if (!(error instanceof SandboxError)) throw error;
-    return `${error.code}: ${error.message}`;
+    if (error instanceof SandboxError) return error;
+    throw error;
   }
 }
+
+/** What became of a pull, as the log has it: the code and words of its fault, or `ok`. */
+async function pull(more: PullCase = {}): Promise<string> {
+  const fault = await pullFault(more);
+  if (fault === undefined) return "ok";
+  // A request is told less of a mirror.
+  const { cause } = fault;
+  const isHidden = MIRROR_FAULTS.includes(fault.message) && cause instanceof SandboxError;
+  return `${fault.code}: ${(isHidden ? cause : fault).message}`;
+}
+
+const MIRROR_FAULTS = [
+  "the image was not fetched: the service's mirror of its registry did not send it",
+  "the image was not fetched: there is no such image",
+  "the image was not fetched: the registry refuses this login",
+];
 
 /** Addresses of this machine that are not loopback, as they stand in a URL. */
 function ownHosts(): string[] {
@@ -173,6 +190,27 @@ test("E60 a refusal names the host and the setting", async () => {
   expect(await pull()).toBe(
     "permission_denied: registry inside.test is in the network of the service",
   );
+});
+
+function answer(status: number, headers = {}): { reply: Reply } {
+  return { reply: (_request, response) => void response.writeHead(status, headers).end() };
+}
+
+test("E60 a fault of a mirror names neither it nor what it leads to", async () => {
+  for (const reply of [
+    answer(404),
+    answer(401, { "www-authenticate": `Bearer realm="http://inside.test/token"` }),
+    answer(403),
+    answer(500),
+    WAYS["a redirection of a layer"]?.(`http://inside.test:${canary.port}`),
+  ]) {
+    registry.serve(parts, reply);
+    const lines: string[] = [];
+    const fault = await pullFault({ onProgress: (line) => void lines.push(line) });
+    expect(MIRROR_FAULTS).toContain(fault?.message);
+    expect(fault?.hint).toBeUndefined();
+    expect(lines.filter((line) => /127\.0|inside/.test(line))).toEqual([]);
+  }
 });
 
 test("E60 a name that resolves to another address the second time is refused then", async () => {
