@@ -9,7 +9,9 @@
 
 use v5.14;
 
-# What ends the daemon does not end this program before it has removed the directory.
+# What ends the daemon, or its process group, does not end this program before it has removed the
+# directory.
+setpgrp 0, 0 or die "setpgrp: $!\n";
 $SIG{$_} = 'IGNORE' for qw(HUP INT PIPE TERM);
 
 my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;

@@ -1,10 +1,13 @@
 /** Pipes for processes where descriptors run out. */
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { createPipeSource } from "../../../src/envd/process/pipes.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src/envd/process/pipes.ts");
 
@@ -45,4 +48,21 @@ test("a pipe that cannot be opened whole leaves no end of it open", () => {
 test("what keeps the helper from making pipes is the error", async () => {
   const source = createPipeSource(["sh", "-c", "echo 'mkdir: No space left on device' >&2"]);
   await expect(source.prepare()).rejects.toThrow(/^mkdir: No space left on device$/);
+});
+
+test("a kill of the daemon's whole process group leaves no directory of pipes", async () => {
+  await using folder = await makeTempFolder();
+  const helper = join(PERL_DIRECTORY, "make-pipes.pl");
+  const directory = join(folder.path, "pipes");
+  const words = ["-f", helper, process.arch, directory, "3"];
+  const daemon = spawn("sh", ["-c", 'exec 3<&0; perl "$@" <&3 3<&- & wait', "sh", ...words], {
+    detached: true,
+    stdio: ["pipe", "ignore", "pipe"],
+  });
+  // The helper closes it when all pipes are there; the shell has it as well.
+  await expect.poll(() => existsSync(join(directory, "3"))).toBe(true);
+  process.kill(-(daemon.pid ?? 0), "SIGKILL");
+  await once(daemon, "exit");
+  daemon.stdin.destroy();
+  await expect.poll(() => existsSync(directory), { timeout: 5_000 }).toBe(false);
 });
