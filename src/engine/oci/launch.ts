@@ -2,7 +2,7 @@
 
 import { mkdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { errorText, isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
 import { keepRelay } from "../gvisor/keep-relay.ts";
@@ -58,8 +58,12 @@ export async function startContainer(
     const memory = memoryOf(context);
     return openContainer({ directory, record, boot, ...access, ...shared, memory });
   } catch (error) {
-    await cleanUp(context, { spec, cgroup, reason: error });
-    throw toSandboxError(error, "container did not start");
+    throw await endFailedStart({
+      directory: spec.directory,
+      cgroup,
+      routers: context.routers,
+      reason: error,
+    });
   }
 }
 
@@ -195,16 +199,28 @@ async function launch(
   return record;
 }
 
-/** A clean-up that fails must not hide why it was needed. */
-async function cleanUp(
-  { routers }: LaunchContext,
-  failed: { readonly spec: ContainerSpec; readonly cgroup: Cgroup; readonly reason: unknown },
-): Promise<void> {
+interface FailedStart {
+  readonly directory: string;
+  readonly cgroup: Cgroup;
+  readonly routers: LaunchContext["routers"];
+  readonly reason: unknown;
+}
+
+/**
+ * Removes what there is of a container; returns why it did not start. A clean-up that fails must not
+ * hide that: `Engine.remove` is called again for what is left.
+ */
+export async function endFailedStart(failed: FailedStart): Promise<SandboxError> {
+  const { directory, cgroup, routers, reason } = failed;
+  const fault = toSandboxError(reason, "container did not start");
   try {
-    await removeContainer(failed.spec.directory, failed.cgroup, routers);
+    await removeContainer(directory, cgroup, routers);
+    return fault;
   } catch (error) {
-    const cause = new AggregateError([failed.reason, error], "start and clean-up failed");
-    throw new SandboxError("internal", `clean-up failed: ${errorText(error)}`, { cause });
+    const { code, message, hint, word } = fault;
+    const cause = new AggregateError([reason, error], "start and clean-up failed");
+    const more = { ...(hint !== undefined && { hint }), ...(word !== undefined && { word }) };
+    return new SandboxError(code, message, { ...more, cause });
   }
 }
 
