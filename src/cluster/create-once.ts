@@ -27,6 +27,7 @@ import {
   type Creation,
   type KnownCreation,
   type OpenCreation,
+  type StoredCreation,
 } from "./creations.ts";
 
 /** Changes of a record by others that a create waits for. */
@@ -117,15 +118,29 @@ function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCre
       return isLost;
     },
     async bind(record, level) {
-      try {
-        stored = await changeCreation(api, stored, { sandbox: toCreated(record, level) });
-      } catch (error) {
-        isLost = isConflict(error) || hasErrorCode(error, "not_found");
-        throw error;
+      const sandbox = toCreated(record, level);
+      for (let round = 1; stored.creation.sandbox?.sandboxId !== sandbox.sandboxId; round += 1) {
+        try {
+          stored = await changeCreation(api, stored, { sandbox });
+        } catch (error) {
+          const present = isConflict(error) && (await readCreation(api, stored.metadata.name));
+          // Other clients may have labeled it.
+          if (present && isOpen(present, opened) && round < MAX_ROUNDS) {
+            stored = present;
+            continue;
+          }
+          isLost = isConflict(error) || hasErrorCode(error, "not_found");
+          throw error;
+        }
       }
       await step("creation.bound");
     },
   };
+}
+
+/** Whether it is still that of this request. */
+function isOpen(stored: StoredCreation, { creation }: KnownCreation): stored is KnownCreation {
+  return stored.creation?.attempt === creation.attempt && !stored.creation.isKept;
 }
 
 /** Idempotent; one that another front has kept or removed meanwhile is left so. */

@@ -10,7 +10,7 @@ import { toSandbox, type CreateOptions, type Sandbox } from "../sandboxes/sandbo
 import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import { hasErrorCode } from "./api.ts";
+import { hasErrorCode, isConflict } from "./api.ts";
 import { bootPod, START_TIMEOUT_MS, tellDaemon, toLateFault, toStartFault } from "./boot-pod.ts";
 import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
@@ -21,7 +21,14 @@ import type { FoundTemplate } from "./image-templates.ts";
 import { addressOf } from "./objects.ts";
 import { shapeOf, type PodPlan } from "./pod-spec.ts";
 import { adoptPod, findWarm, toPlan } from "./pool.ts";
-import { addRecord, changeRecord, type KnownSandbox, type StoredSandbox } from "./records.ts";
+import {
+  addRecord,
+  changeRecord,
+  isKnown,
+  readRecord,
+  type KnownSandbox,
+  type StoredSandbox,
+} from "./records.ts";
 import { findTemplate, requireSnapshot } from "./snapshots/snapshots.ts";
 import { findClaims, resolveMounts } from "./volumes/mounts.ts";
 
@@ -29,6 +36,8 @@ import { findClaims, resolveMounts } from "./volumes/mounts.ts";
 const CLAIM_TIMEOUT_MS = 8_000;
 /** Claims that other fronts win before a Pod of its own is started. */
 const MAX_CLAIMS = 4;
+/** Attempts to write that a sandbox runs, where others change its record meanwhile. */
+const MAX_COMMITS = 4;
 
 export interface CreateRequest {
   readonly team: string;
@@ -233,9 +242,25 @@ async function commit(
   const startedAtMs = context.clock.now();
   const endAtMs = expiryOfRun(stored.record.timeoutSeconds, startedAtMs);
   const changes = { state: "running", startedAtMs, endAtMs, level } as const;
-  const running = await changeRecord(context.api, stored, changes);
-  context.records.apply(running);
-  return running;
+  let present = stored;
+  for (let round = 1; present.record.state === "starting"; round += 1) {
+    try {
+      present = await changeRecord(context.api, present, changes);
+    } catch (error) {
+      if (!isConflict(error) || round >= MAX_COMMITS) throw error;
+      const found = await readRecord(context.api, stored.record.sandboxId);
+      if (!isKnown(found) || !isSameStart(found, stored)) throw error;
+      present = found;
+    }
+  }
+  context.records.apply(present);
+  return present;
+}
+
+/** Other clients may have labeled its record; a change that was carried out twice is refused by itself. */
+function isSameStart({ record }: KnownSandbox, { record: start }: KnownSandbox): boolean {
+  const { state, bootId } = record;
+  return bootId === start.bootId && (state === "starting" || state === "running");
 }
 
 /** A record of another front may have its name. */

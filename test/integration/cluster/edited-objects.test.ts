@@ -3,7 +3,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { endSandboxes, sendFront } from "../../support/pod-front.ts";
+import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 const GRACE_SHARE = 0.02;
@@ -97,4 +97,32 @@ test("a paused sandbox whose record names the image of another one is not resume
   const { status } = await send(`POST /sandboxes/${id}/resume`, {});
   expect([status, objects().has(`pods/${id}`)]).toEqual([503, false]);
   edit(`configmaps/${id}`, "record", { buildId: own });
+});
+
+test("a create, with a key or without, whose records another client labels meanwhile runs", async () => {
+  const { api } = place.world;
+  let isLabeling = true;
+  api.onChange((type, plural, { metadata: { name } }) => {
+    if (!isLabeling || type !== "ADDED" || plural !== "configmaps") return;
+    queueMicrotask(() =>
+      api.change(`configmaps/${name}`, ({ metadata }) => {
+        metadata.labels = { ...metadata.labels, "example.com/seen": "yes" };
+      }),
+    );
+  });
+  const id = await create();
+  const request = {
+    method: "POST",
+    path: "/sandboxes",
+    body: { templateID: "base", timeout: 300 },
+    headers: { "Idempotency-Key": "labeled" },
+  };
+  const keyed = await callFront(place.url, request);
+  expect(keyed.status).toBe(201);
+  isLabeling = false;
+  expect(await callFront(place.url, request)).toMatchObject({ status: 201, body: keyed.body });
+  expect((await send(`GET /sandboxes/${id}`)).body).toMatchObject({ state: "running" });
+  expect(objects().get(`configmaps/${id}`)?.metadata.labels).toMatchObject({
+    "example.com/seen": "yes",
+  });
 });
