@@ -44,7 +44,7 @@ export function createSender(address: ClusterAddress): Sender {
   return {
     async open(call, path, { isWatch }) {
       const [token, ca] = [await address.readToken(), await address.readCa?.()];
-      const target = toTarget(new URL(path, address.url), call.query);
+      const target = toTarget(address.url, path, call.query);
       const payload = call.body === undefined ? undefined : JSON.stringify(call.body);
       const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
       const outgoing = send(target, {
@@ -143,7 +143,10 @@ function noAnswer(): Error {
   return Object.assign(new Error("no answer"), { code: "ETIMEDOUT" });
 }
 
-function toTarget(url: URL, query: ApiCall["query"] = {}): URL {
+/** Below the path of the address, which is that of a proxy for several clusters. */
+function toTarget(address: URL, path: string, query: ApiCall["query"] = {}): URL {
+  const url = new URL(address);
+  url.pathname = address.pathname.replace(/\/+$/, "") + path;
   for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
   return url;
 }

@@ -8,7 +8,7 @@ import { listenOnLoopback } from "../../support/loopback.ts";
 /** A server that answers each request so. */
 async function open(
   answer: (socket: Socket, request: string) => void,
-  options: { callTimeoutMs?: number } = {},
+  { path = "", ...options }: { callTimeoutMs?: number; path?: string } = {},
 ) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -18,7 +18,7 @@ async function open(
   });
   const port = await listenOnLoopback(server);
   const api = createClusterApi({
-    url: new URL(`http://127.0.0.1:${port}`),
+    url: new URL(`http://127.0.0.1:${port}${path}`),
     namespace: "test",
     readToken: async () => undefined,
     ...options,
@@ -190,3 +190,22 @@ test("a call that is never answered beside others that are makes none wait less"
   expect(await never).toBe("no answer");
   expect(await ask("pods/slow")).toEqual({});
 });
+
+test.for(["", "/", "/k8s/clusters/c-1", "/k8s/clusters/c-1/", "//"])(
+  "an address with the path '%s' is that of all calls",
+  async (path) => {
+    const lines: (string | undefined)[] = [];
+    const answer = (socket: Socket, request: string) => {
+      lines.push(request.split("\r\n")[0]);
+      socket.end(toReply("200 OK", "{}"));
+    };
+    await using server = await open(answer, { path });
+    await server.api.call({ method: "GET", path: "pods/one", query: { limit: "1" } });
+    await server.api.read("/version");
+    const base = path.replace(/\/+$/, "");
+    expect(lines).toEqual([
+      `GET ${base}/api/v1/namespaces/test/pods/one?limit=1 HTTP/1.1`,
+      `GET ${base}/version HTTP/1.1`,
+    ]);
+  },
+);
