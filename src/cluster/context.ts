@@ -40,6 +40,8 @@ export interface ClusterContext extends CleanupRetries {
   readonly volumes: WatchCache<StoredVolume> | undefined;
   readonly volumeSettings?: VolumeSettings | undefined;
   readonly takeGate: TakeGate;
+  /** Pooled Pods that this front has tried to claim, and when. */
+  readonly tried: Map<string, number>;
   /** Closing waits for it. */
   readonly track: Track;
   readonly maxSandboxes: number;

@@ -179,11 +179,11 @@ async function startWarm(
   // Policies are sure to hold for a Pod that was made under them alone.
   const isSpecial = egress !== undefined || intent.volumeMounts.length > 0;
   const hasNone = context.pool.length === 0 || isSpecial;
-  const warm = hasNone ? [] : findWarm(context, shapeOf(plan));
-  for (const pod of warm.slice(0, MAX_CLAIMS)) {
+  for (let claims = 0; claims < MAX_CLAIMS; claims += 1) {
+    const pod = hasNone ? undefined : findWarm(context, shapeOf(plan));
+    const host = pod && addressOf(pod);
+    if (pod === undefined || host === undefined) return undefined;
     const sandboxId = pod.metadata.name;
-    const host = addressOf(pod);
-    if (host === undefined) continue;
     let stored: KnownSandbox;
     try {
       stored = await addRecord(context.api, { ...intent, sandboxId }, signal);

@@ -113,6 +113,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     volumes,
     track,
     takeGate: createTakeGate(),
+    tried: new Map(),
     buildOf,
     pods,
     images,

@@ -14,6 +14,8 @@ import { removeObject } from "./records.ts";
 
 /** Pods that start at once: more would keep creates waiting. */
 const MAX_STARTING = 4;
+/** A Pod that this front has tried is left alone for so long: by then the record that claims it is seen. */
+const TRIED_MS = 30_000;
 
 type PoolContext = Pick<
   ClusterContext,
@@ -40,16 +42,22 @@ export function toPlan(
   return snapshots === undefined ? plan : { ...plan, words: [BASELINE_WORD] };
 }
 
-/** Running ones of this shape that no record claims, oldest first. */
-export function findWarm({ pods, records }: PoolContext, shape: string): Pod[] {
-  return [...pods.items.values()]
+/**
+ * One of this shape that runs and that no record claims. It is another one each time: creates at once, of
+ * this front or of others, take different ones.
+ */
+export function findWarm(
+  { pods, records, tried }: Pick<ClusterContext, "pods" | "records" | "tried">,
+  shape: string,
+): Pod | undefined {
+  const nowMs = performance.now();
+  for (const [name, atMs] of tried) if (nowMs - atMs > TRIED_MS) tried.delete(name);
+  const free = [...pods.items.values()]
     .filter((pod) => isFree(pod, records.items) && pod.metadata.labels?.[SHAPE] === shape)
-    .filter((pod) => addressOf(pod) !== undefined)
-    .toSorted((left, right) => ageOf(left).localeCompare(ageOf(right)));
-}
-
-function ageOf({ metadata }: Pod): string {
-  return metadata.creationTimestamp ?? "";
+    .filter((pod) => addressOf(pod) !== undefined && !tried.has(pod.metadata.name));
+  const pod = free[Math.floor(Math.random() * free.length)];
+  if (pod !== undefined) tried.set(pod.metadata.name, nowMs);
+  return pod;
 }
 
 function isFree({ metadata }: Pod, records: ReadonlyMap<string, unknown>): boolean {

@@ -1,9 +1,9 @@
-/** Pooled Pods that do not start, or end at once: those of other templates start all the same. */
+/** The pool where Pods do not start or end at once, and where many creates come at once. */
 
 import { userInfo } from "node:os";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { startPodWorld } from "../../support/pod-front.ts";
+import { sendFront, startPodWorld } from "../../support/pod-front.ts";
 
 const SETTLED = { timeout: 20_000, interval: 50 };
 
@@ -87,4 +87,23 @@ test("what the leading front is not allowed to do is in its log, not each time",
   const { length } = world.api.calls;
   await expect.poll(() => world.api.calls.length, SETTLED).toBeGreaterThan(length + 2);
   expect(find()).toHaveLength(1);
+});
+
+test("of many creates at once each takes a pooled Pod while there are some", async () => {
+  await using world = await startPodWorld();
+  const { api } = world;
+  const size = 12;
+  const pool = [{ template: "base", size }];
+  const { url } = await world.start({ pool, maxSandboxes: 100 });
+  const warm = () =>
+    [...api.objects.values()].flatMap(({ kind, metadata, status }) => {
+      const isPooled = kind === "Pod" && metadata.labels?.["sandbox-mcp.io/part"] === "pool";
+      return isPooled && Object(status).phase === "Running" ? [metadata.name] : [];
+    });
+  await expect.poll(() => warm().length, SETTLED).toBe(size);
+  const names = warm();
+  const made = await Promise.all(
+    names.map(async () => (await sendFront(url, "POST /sandboxes", { templateID: "base" })).body),
+  );
+  expect(new Set(made.map(({ sandboxID }) => sandboxID))).toEqual(new Set(names));
 });
