@@ -43,8 +43,8 @@ export function toPlan(
 }
 
 /**
- * One of this shape that runs and that no record claims. It is another one each time: creates at once, of
- * this front or of others, take different ones.
+ * The oldest one of this shape that runs and that no record claims: the daemon of a younger one may still
+ * start. It is another one each time, so that creates at once take different ones.
  */
 export function findWarm(
   { pods, records, tried }: Pick<ClusterContext, "pods" | "records" | "tried">,
@@ -52,12 +52,16 @@ export function findWarm(
 ): Pod | undefined {
   const nowMs = performance.now();
   for (const [name, atMs] of tried) if (nowMs - atMs > TRIED_MS) tried.delete(name);
-  const free = [...pods.items.values()]
-    .filter((pod) => isFree(pod, records.items) && pod.metadata.labels?.[SHAPE] === shape)
-    .filter((pod) => addressOf(pod) !== undefined && !tried.has(pod.metadata.name));
-  const pod = free[Math.floor(Math.random() * free.length)];
+  const [pod] = [...pods.items.values()]
+    .filter((one) => isFree(one, records.items) && one.metadata.labels?.[SHAPE] === shape)
+    .filter((one) => addressOf(one) !== undefined && !tried.has(one.metadata.name))
+    .toSorted((left, right) => ageOf(left).localeCompare(ageOf(right)));
   if (pod !== undefined) tried.set(pod.metadata.name, nowMs);
   return pod;
+}
+
+function ageOf({ metadata }: Pod): string {
+  return metadata.creationTimestamp ?? "";
 }
 
 function isFree({ metadata }: Pod, records: ReadonlyMap<string, unknown>): boolean {
