@@ -42,7 +42,7 @@ export async function resolveTemplate(
     if (layers === undefined) throw new SandboxError("not_found", templateMissing(reference));
     registerBuiltIn(options, builtIn, layers);
   }
-  const template = lookUp(options, parsed);
+  const template = lookUpMade(options, parsed) ?? lookUp(options, parsed);
   if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
   const tag = parsed.tag ?? DEFAULT_TAG;
   const build = store.builds.tagged(template.templateId, tag);
@@ -69,13 +69,24 @@ export function requireReference(reference: string): TemplateReference {
  * Own names come first, then those without a namespace, then identifiers. What is another team's
  * and not public is not there.
  */
-export function lookUp(
-  { store, team }: Pick<TemplatesOptions, "store" | "team">,
-  { namespace, alias }: TemplateReference,
-): TemplateRecord | undefined {
-  const isVisible = (template: TemplateRecord | undefined) =>
-    template !== undefined && (template.isPublic || template.team === team);
-  const candidates =
+export function lookUp(options: Scope, reference: TemplateReference): TemplateRecord | undefined {
+  return candidates(options, reference)[0];
+}
+
+type Scope = Pick<TemplatesOptions, "store" | "team">;
+
+/** The first that a build has made: until then a name still means what it meant before. */
+function lookUpMade(options: Scope, reference: TemplateReference): TemplateRecord | undefined {
+  return candidates(options, reference).find((template) => isMade(options, template));
+}
+
+function isMade({ store }: Scope, { templateId }: TemplateRecord): boolean {
+  return store.builds.readyOf(templateId).amount > 0;
+}
+
+function candidates({ store, team }: Scope, reference: TemplateReference): TemplateRecord[] {
+  const { namespace, alias } = reference;
+  const found =
     namespace === undefined
       ? [
           store.templates.getByName(`${team}/${alias}`),
@@ -83,17 +94,20 @@ export function lookUp(
           store.templates.get(alias),
         ]
       : [store.templates.getByName(`${namespace}/${alias}`)];
-  return candidates.find(isVisible);
+  return found
+    .filter((template) => template !== undefined)
+    .filter((template) => template.isPublic || template.team === team);
 }
 
-/** The built-in that a reference means, unless an own template has taken its name. */
+/** The built-in that a reference means, unless an own template was made that has its name. */
 function findBuiltIn(
   options: TemplatesOptions,
   { namespace, alias }: TemplateReference,
 ): BuiltInTemplate | undefined {
   const { store, team, builtIns } = options;
   if (namespace !== undefined) return undefined;
-  if (store.templates.getByName(`${team}/${alias}`) !== undefined) return undefined;
+  const own = store.templates.getByName(`${team}/${alias}`);
+  if (own !== undefined && isMade(options, own)) return undefined;
   const known = store.templates.get(alias);
   const name = known?.kind === "built-in" ? known.name : alias;
   return builtIns.find((candidate) => candidate.name === name);
@@ -101,7 +115,7 @@ function findBuiltIn(
 
 /** The reference by the built-in's own name. */
 function withoutAlias(options: TemplatesOptions, parsed: TemplateReference): TemplateReference {
-  if (parsed.namespace !== undefined || lookUp(options, parsed) !== undefined) return parsed;
+  if (parsed.namespace !== undefined || lookUpMade(options, parsed) !== undefined) return parsed;
   const named = options.builtIns.find(({ aliases }) => aliases?.includes(parsed.alias));
   return named === undefined ? parsed : { ...parsed, alias: named.name };
 }

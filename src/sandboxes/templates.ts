@@ -5,6 +5,7 @@ import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { TemplateBuildRecord } from "../store/build-records.ts";
 import type { BuildRecord, BuildTag, Store, TemplateRecord } from "../store/store.ts";
+import { templateInUse } from "../wire/messages.ts";
 import { limitsOf } from "./build-limits.ts";
 import {
   registerBuiltIn,
@@ -198,10 +199,7 @@ function withLimits({ limits }: TemplatesOptions, build: BuildRecord): BuildReco
 export function eraseTemplate(store: Store, templateId: string): string[] {
   return store.transaction(() => {
     if (store.sandboxes.countOfTemplate(templateId) > 0) {
-      throw new SandboxError(
-        "invalid_argument",
-        `cannot delete template '${templateId}' because there are running sandboxes using it`,
-      );
+      throw new SandboxError("invalid_argument", templateInUse(templateId));
     }
     const builds = store.builds.ofTemplate(templateId);
     for (const { buildId } of store.templateBuilds.ofTemplate(templateId)) {

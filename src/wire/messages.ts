@@ -122,6 +122,10 @@ export function templateForbidden(reference: string): string {
   return `You don't have access to template '${reference}'`;
 }
 
+export function templateInUse(templateId: string): string {
+  return `cannot delete template '${templateId}' because there are running or paused sandboxes using it`;
+}
+
 export function tagMissing(tag: string, reference: string): string {
   return `tag '${tag}' does not exist for template '${reference}'`;
 }

@@ -166,6 +166,29 @@ test("the second list of templates is the first in pages, without those that wer
   expect((await send("DELETE", "/templates/waits")).status).toBe(204);
 });
 
+test("a build of a built-in's name takes the name once it has made something", async () => {
+  const { templateID: builtIn } = await service.create({ templateID: "second" });
+  expect((await send("POST", "/v3/templates", { name: "second" })).status).toBe(202);
+  expect((await service.create({ templateID: "second" })).templateID).toBe(builtIn);
+  expect(await send("POST", "/v2/sandboxes", { templateID: "local/second" })).toEqual(
+    fault(404, "tag 'default' does not exist for template 'local/second'"),
+  );
+  await service.embedded.sandboxes.snapshot(sandboxId, "second");
+  expect((await service.create({ templateID: "second" })).templateID).not.toBe(builtIn);
+});
+
+test("a template that only paused sandboxes use is not said to have running ones", async () => {
+  await service.embedded.sandboxes.snapshot(sandboxId, "used");
+  const { sandboxID, templateID } = await service.create({ templateID: "used" });
+  await service.embedded.sandboxes.pause(sandboxID, true);
+  expect(await send("DELETE", "/templates/used")).toEqual(
+    fault(
+      400,
+      `cannot delete template '${templateID}' because there are running or paused sandboxes using it`,
+    ),
+  );
+});
+
 test("of mcp the names of the servers stand in the log, and nothing that they are told", async () => {
   const mcp = { browser: { apiKey: "secret-1" }, "a,b": null };
   const { sandboxID } = await service.create({ mcp });

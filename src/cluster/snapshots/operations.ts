@@ -5,7 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { paginate } from "../../sandboxes/paging.ts";
 import type { TeamSandboxes } from "../../sandboxes/team-sandboxes.ts";
 import type { Templates } from "../../sandboxes/templates.ts";
-import { sandboxCannotBe } from "../../wire/messages.ts";
+import { sandboxCannotBe, templateInUse } from "../../wire/messages.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { KnownSandbox } from "../records.ts";
@@ -106,10 +106,7 @@ function templatesOf(context: ClusterContext, team: string): Templates {
 }
 
 function inUse(templateId: string): SandboxError {
-  return new SandboxError(
-    "invalid_argument",
-    `cannot delete template '${templateId}' because there are running sandboxes using it`,
-  );
+  return new SandboxError("invalid_argument", templateInUse(templateId));
 }
 
 /** All are decided before the first image goes: from now on no create gets one. */
