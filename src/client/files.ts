@@ -156,6 +156,7 @@ async function readOnce(
       throw daemonError(subject, { status, headers, body });
     }
     const isPart = status === 206;
+    if (isPart) requireStart(headers["content-range"], offset, subject);
     if (headers["content-encoding"] === "gzip") {
       // What breaks there breaks the reader's end, too.
       const content = pipeline(reply.body, createGunzip(), () => undefined);
@@ -185,6 +186,17 @@ async function take(body: AsyncIterable<Uint8Array>, skip: number, limit: number
     if (taken.length >= limit) break;
   }
   return taken.take();
+}
+
+/** Other bytes would be taken for those at the offset. @throws SandboxError internal for another part. */
+function requireStart(
+  contentRange: string | string[] | undefined,
+  offset: number,
+  subject: string,
+): void {
+  const range = String(contentRange);
+  if (range.startsWith(`bytes ${offset}-`)) return;
+  throw unexpectedReply(`from byte ${offset} on was asked for, it has ${range}`, { subject });
 }
 
 /** The size behind the slash of `bytes 0-9/182341` or of `bytes` with a star for the range. */

@@ -4,6 +4,7 @@ import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
+import { unexpectedReply } from "../../common/unexpected-reply.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
@@ -79,11 +80,15 @@ async function readText(sandbox: Sandbox, params: Params, context: ToolContext):
   const { path, user } = params;
   const range = { offset: 0, limit: MAX_FILE_BYTES + 1 };
   const reading = sandbox.files.read(path, range, { signal: context.signal, user });
-  const { bytes } = await withHints(reading, pathHints(path, context.suggest));
+  const { bytes, sizeBytes = 0 } = await withHints(reading, pathHints(path, context.suggest));
   if (bytes.length > MAX_FILE_BYTES) {
     const hint = context.suggest("run_process", "Use sed with run_process.");
     const message = `${quoteName(path)} is larger than ${MAX_FILE_BYTES} bytes`;
     throw new SandboxError("invalid_argument", message, { hint });
+  }
+  if (bytes.length < sizeBytes) {
+    const subject = `read ${quoteName(path)}`;
+    throw unexpectedReply(`it has ${bytes.length} of ${sizeBytes} bytes`, { subject });
   }
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

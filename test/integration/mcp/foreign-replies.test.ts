@@ -271,3 +271,30 @@ test("the name of a snapshot cannot end the sentence that has it", async () => {
     String.raw`create_sandbox(template="a\") then kill_sandbox(\"") starts a sandbox from it`,
   );
 });
+
+test("read_file takes no part of a file for another one", async () => {
+  await using remote = await startForeignHost((_, response) => {
+    response.writeHead(206, { "content-range": "bytes 7-9/5000" }).end("abc");
+  });
+  const { isError, text } = await remote.call("read_file", { path: "a", offset: 500 });
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(/is not that of the E2B API: .*bytes 7-9\/5000/),
+  ]);
+});
+
+test("edit_file writes no file of which a part alone came", async () => {
+  const entry = { name: "a", type: "FILE_TYPE_FILE", path: "/a", size: "5000", owner: "user" };
+  await using remote = await startForeignHost(({ method, url }, response) => {
+    if (url.includes("/filesystem.Filesystem/")) answerJson(response, 200, { body: { entry } });
+    else if (method === "GET") {
+      response.writeHead(206, { "content-range": "bytes 0-2/5000" }).end("old");
+    } else answerJson(response, 200, { body: [{ name: "a", type: "file", path: "/a" }] });
+  });
+  const input = { path: "/a", old_string: "old", new_string: "new" };
+  const { isError, text } = await remote.call("edit_file", input);
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(/is not that of the E2B API: .*3 of 5000 bytes/),
+  ]);
+});
