@@ -1,5 +1,6 @@
 /** The Connect services on node:http. The library decodes; what it leaves open is decided here. */
 
+import { isUtf8 } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { fromBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, createConnectRouter, createContextValues } from "@connectrpc/connect";
@@ -163,15 +164,23 @@ async function* readBody(
   if (rest !== undefined) yield type.isStream ? rest : requireMessage(rest, type, schema);
 }
 
-/** The library calls its own what it cannot parse in binary, which would be a status of 500. */
+/**
+ * The library calls its own what it cannot parse in binary, which would be a status of 500, and
+ * makes other text of JSON in another encoding: the name of another file.
+ */
 function requireMessage(bytes: Uint8Array, type: ContentType, schema: MessageSchema): Uint8Array {
-  if (!type.isBinary || (type.isStream && bytes[0] !== 0)) return bytes;
+  if (type.isStream && bytes[0] !== 0) return bytes;
+  const message = type.isStream ? bytes.subarray(ENVELOPE_HEAD_BYTES) : bytes;
+  if (!type.isBinary) {
+    if (isUtf8(message)) return bytes;
+    throw new ConnectError("JSON is not in UTF-8", Code.InvalidArgument);
+  }
   try {
-    fromBinary(schema, type.isStream ? bytes.subarray(ENVELOPE_HEAD_BYTES) : bytes, BINARY_OPTIONS);
+    fromBinary(schema, message, BINARY_OPTIONS);
     return bytes;
   } catch (error) {
-    const message = `parse binary: ${errorText(error)}`;
-    throw new ConnectError(message, Code.InvalidArgument, undefined, undefined, error);
+    const reason = `parse binary: ${errorText(error)}`;
+    throw new ConnectError(reason, Code.InvalidArgument, undefined, undefined, error);
   }
 }
 

@@ -284,6 +284,25 @@ describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
     await rm(join(root, "pipe"));
   });
 
+  test("a query in another encoding is refused, so that no two names become one", async () => {
+    await put("/caf\uFFFD", "kept");
+    const reply = await request(
+      `http://localhost/volumecontent/${volume.volumeID}/file?path=caf%E9`,
+      {
+        dispatcher: service.dispatcher,
+        method: "PUT",
+        headers: { authorization: `Bearer ${volume.token}` },
+        body: "other",
+      },
+    );
+    expect([reply.statusCode, await reply.body.json()]).toEqual([
+      400,
+      { code: 400, message: "query is not in UTF-8" },
+    ]);
+    expect((await ask("GET file", { query: { path: "/caf\uFFFD" } })).body).toBe("kept");
+    await ask("DELETE path", { query: { path: "/caf\uFFFD" } });
+  });
+
   test("names that are not UTF-8 are told with escapes, and found by them", async () => {
     const bytes = (text: string) =>
       Buffer.concat([Buffer.from(`${root}/`), Buffer.from(text, "latin1")]);

@@ -1,5 +1,6 @@
 /** The part that download and upload have in common: the query, and the right to use it. */
 
+import { requireUtf8 } from "../../common/query.ts";
 import { parseExpiration } from "../../wire/signature.ts";
 import { authorizeFile } from "../auth.ts";
 import { queryValue, type Exchange } from "../exchange.ts";
@@ -18,7 +19,8 @@ export function readFileQuery(
   exchange: Exchange,
   operation: "read" | "write",
 ): FileQuery | undefined {
-  const { query, response } = exchange;
+  const { query, request, response } = exchange;
+  requireUtf8(request.url ?? "");
   const path = queryValue(query, "path");
   const username = queryValue(query, "username");
   const signature = queryValue(query, "signature");

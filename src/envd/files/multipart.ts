@@ -3,6 +3,7 @@
  * part and the piece of content in which a delimiter could begin.
  */
 
+import { isUtf8 } from "node:buffer";
 import { SandboxError } from "../../common/errors.ts";
 
 export interface Part {
@@ -29,7 +30,8 @@ const TAB = 0x09;
 
 /**
  * The parts of a body.
- * @throws SandboxError internal for a body that is cut off or malformed, while it is read.
+ * @throws SandboxError internal for a body that is cut off or malformed, invalid_argument for
+ *   headers in another encoding, while it is read.
  */
 export async function* readParts(
   source: AsyncIterator<Buffer>,
@@ -83,7 +85,12 @@ class Input {
   /** The header lines of a part; the buffer starts with the line end before them. */
   async readHeaders(): Promise<string> {
     const end = await this.#find(HEADERS_END);
-    const text = this.#buffer.toString("utf8", 0, end);
+    const bytes = this.#buffer.subarray(0, end);
+    if (!isUtf8(bytes)) {
+      const message = "error reading form: headers of a part are not in UTF-8";
+      throw new SandboxError("invalid_argument", message);
+    }
+    const text = bytes.toString("utf8");
     this.#buffer = this.#buffer.subarray(end + HEADERS_END.length);
     this.#isInBody = true;
     return text;
