@@ -56,8 +56,17 @@ function secondsOf(file: FileState): number {
   return Math.floor(file.modifiedMs / 1000);
 }
 
-function toSeconds(date: string | undefined): number | undefined {
-  const parsed = Date.parse(date ?? "");
+/** The three forms of RFC 9110, 5.6.7; a condition with any other text does not count. */
+const DATE_PATTERN =
+  /^[A-Z][a-z]+(?:, \d\d([ -])[A-Z][a-z]{2}\1\d{2,4} \d\d:\d\d:\d\d| [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})(?: GMT)?$/;
+
+export function isHttpDate(text: string): boolean {
+  return DATE_PATTERN.test(text);
+}
+
+function toSeconds(date = ""): number | undefined {
+  if (!isHttpDate(date)) return undefined;
+  const parsed = Date.parse(date.endsWith(" GMT") ? date : `${date} GMT`);
   return Number.isNaN(parsed) ? undefined : Math.floor(parsed / 1000);
 }
 

@@ -13,7 +13,7 @@ import { open, stat } from "../file-system.ts";
 import { baseName } from "../path.ts";
 import { selectCoding } from "./accept-encoding.ts";
 import { layOutRanges } from "./byte-ranges.ts";
-import { decideDelivery, type ConditionHeaders, type Part } from "./conditions.ts";
+import { decideDelivery, isHttpDate, type ConditionHeaders, type Part } from "./conditions.ts";
 import { inlineDisposition } from "./disposition.ts";
 import { readFileQuery } from "./file-query.ts";
 import { typeByContent, typeByName, UNKNOWN_TYPE } from "./media-type.ts";
@@ -214,7 +214,9 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
   const stats = requireRegular(path, await file.stat());
   const state = { size: stats.size, modifiedMs: stats.mtimeMs };
   const delivery = decideDelivery(headers, state);
-  response.setHeader("last-modified", stats.mtime.toUTCString());
+  const modified = stats.mtime.toUTCString();
+  // A program can set a time that no date of HTTP can tell.
+  if (isHttpDate(modified)) response.setHeader("last-modified", modified);
   response.setHeader("accept-ranges", "bytes");
   if (delivery.kind === "none") {
     const isOutside = delivery.status === 416;

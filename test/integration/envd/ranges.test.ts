@@ -1,6 +1,6 @@
 /** Several parts of a file in one download, a file whose size is not known before, and heads alone. */
 
-import { readFile, stat, writeFile } from "node:fs/promises";
+import { mkdtempDisposable, readFile, stat, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
@@ -68,4 +68,15 @@ test.for(["identity", "gzip"])("HEAD has the headers of the whole file, %s", asy
   const told = ({ headers }: HttpReply) => kept.map((name) => headers[name]);
   expect([head.status, head.text]).toEqual([200, ""]);
   expect(told(head)).toEqual(told(whole));
+});
+
+test("a time that no date can tell is left out", async () => {
+  await using daemon = await startTestDaemon();
+  // The file system of the memory keeps any time.
+  await using folder = await mkdtempDisposable("/dev/shm/time-test-");
+  const path = join(folder.path, "file");
+  await writeFile(path, "x");
+  await utimes(path, 9e12, 9e12);
+  const { status, headers } = await daemon.http(`/files?path=${path}`);
+  expect([status, headers["last-modified"]]).toEqual([200, undefined]);
 });
