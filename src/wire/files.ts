@@ -7,7 +7,7 @@ import { z } from "../common/schema.ts";
 export const composeRequestSchema = z.object({
   source_paths: z.array(z.string()),
   destination: z.string(),
-  username: z.string().optional(),
+  username: z.string().nullish(),
 });
 
 /** One file of an upload or compose reply. */

@@ -32,7 +32,7 @@ const FILE_MODE = 0o666;
 /** @throws SandboxError invalid_argument, unauthenticated, not_found, resource_exhausted, internal */
 export async function compose(exchange: Exchange): Promise<void> {
   const request = parseRequest(await readRequest(exchange));
-  const user = await fileUser(exchange, request.username);
+  const user = await fileUser(exchange, request.username ?? undefined);
   const plan = await planComposition(exchange, request, user);
   const sizeBytes = await runComposition(plan, exchange.signal);
   const { log } = exchange.daemon;

@@ -323,6 +323,7 @@ test("files are composed in order, the sources go, the target is new", async () 
     body: JSON.stringify({
       source_paths: [at("2"), at("1"), at("link"), at("2")],
       destination: at("target"),
+      username: null,
       more: 1,
     }),
   });
