@@ -95,7 +95,7 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
   };
 }
 
-/** The base template as this user would have built it; users of a run share one if all their ids are the same. */
+/** The base template as this user would have built it; accounts of a run with the same ids share one. */
 async function giveBase(layers: string, owner: Owner): Promise<void> {
   const [layer] = await baseLayers();
   const source = dirname(layer?.root ?? "");
