@@ -260,17 +260,26 @@ async def case_a_watched_folder(sandbox):
     await refused(e2b.FileNotFoundException, lambda: files.watch_dir("missing", **missing))
 
 
+PROMPT = b"$ "
+
+
 async def case_a_terminal(sandbox):
     shown = bytearray()
     size = e2b.PtySize(rows=24, cols=80)
     typed = b"echo [$ABC] [$(tput cols)]; exit\n"
     if isinstance(sandbox, Sandbox):
         terminal = sandbox.pty.create(size, envs={"ABC": "123"})
+        # Before its prompt bash reads the size and sets it again, which undoes a change in between.
+        for _, _, data in terminal:
+            shown.extend(data or b"")
+            if PROMPT in shown:
+                break
         sandbox.pty.resize(terminal.pid, e2b.PtySize(rows=50, cols=100))
         sandbox.pty.send_stdin(terminal.pid, typed)
         result = terminal.wait(on_pty=shown.extend)
     else:
         terminal = await sandbox.pty.create(size, on_data=shown.extend, envs={"ABC": "123"})
+        await until(lambda: PROMPT in shown)
         await sandbox.pty.resize(terminal.pid, e2b.PtySize(rows=50, cols=100))
         await sandbox.pty.send_stdin(terminal.pid, typed)
         result = await terminal.wait()
