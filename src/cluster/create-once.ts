@@ -27,7 +27,6 @@ import {
   type Creation,
   type KnownCreation,
   type OpenCreation,
-  type StoredCreation,
 } from "./creations.ts";
 
 /** Changes of a record by others that a create waits for. */
@@ -110,8 +109,7 @@ function isOutdated({ isKept, sandbox, createdAtMs }: Creation, nowMs: number): 
   return isKept && (sandbox === null || createdAtMs < nowMs - KEPT_MS);
 }
 
-function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCreation {
-  let stored = opened;
+function toOpenCreation(context: ClusterContext, { creation }: KnownCreation): OpenCreation {
   let isLost = false;
   return {
     get isLost() {
@@ -119,28 +117,17 @@ function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCre
     },
     async bind(record, level) {
       const sandbox = toCreated(record, level);
-      for (let round = 1; stored.creation.sandbox?.sandboxId !== sandbox.sandboxId; round += 1) {
-        try {
-          stored = await changeCreation(api, stored, { sandbox });
-        } catch (error) {
-          const present = isConflict(error) && (await readCreation(api, stored.metadata.name));
-          // Other clients may have labeled it.
-          if (present && isOpen(present, opened) && round < MAX_ROUNDS) {
-            stored = present;
-            continue;
-          }
-          isLost = isConflict(error) || hasErrorCode(error, "not_found");
-          throw error;
-        }
-      }
+      let isBound = false;
+      await whileOwn(context, creation, async (stored) => {
+        await changeCreation(context.api, stored, { sandbox });
+        isBound = true;
+        return true;
+      });
+      isLost = !isBound;
+      if (isLost) throw creationUnderWay();
       await step("creation.bound");
     },
   };
-}
-
-/** Whether it is still that of this request. */
-function isOpen(stored: StoredCreation, { creation }: KnownCreation): stored is KnownCreation {
-  return stored.creation?.attempt === creation.attempt && !stored.creation.isKept;
 }
 
 /** Idempotent; one that another front has kept or removed meanwhile is left so. */
