@@ -77,7 +77,8 @@ describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
     const screen = createScreen();
     const terminal = await sandbox.pty.create({ ...SIZE, onData: screen.onData });
     await sandbox.pty.sendInput(terminal.pid, keys("echo size $(tput cols)x$(tput lines)\n"));
-    await expect.poll(screen.text).toContain("size 80x24");
+    // Before each prompt bash reads the size and sets it again, which undoes a change in between.
+    await expect.poll(screen.text).toMatch(/size 80x24\r\n[^]*\$ $/);
     await sandbox.pty.resize(terminal.pid, { cols: 100, rows: 50 });
     await sandbox.pty.sendInput(terminal.pid, keys("echo size $(tput cols)x$(tput lines)\n"));
     await expect.poll(screen.text).toContain("size 100x50");
