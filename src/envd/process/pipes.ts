@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, constants, existsSync, openSync, unlinkSync } from "node:fs";
-import { readdir, rm } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -43,17 +43,17 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
   async function make(): Promise<void> {
     const parent = existsSync(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir();
     const directory = join(parent, `envd-${randomUUID()}`);
-    // It makes the directory, and removes it at the end of its input: a daemon that is killed leaves none.
+    // It makes the directory, and removes it at the end of its input: a daemon that is killed, or has no
+    // descriptor left, leaves none.
     const child = spawn(file, [...before, process.arch, directory, `${BATCH}`], {
       env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
       stdio: ["pipe", "ignore", "pipe"],
       timeout: HELPER_TIMEOUT_MS,
       killSignal: "SIGKILL",
     });
-    // Whether it ends or never began.
     const ended = once(child, "exit").catch(() => undefined);
+    await once(child, "spawn");
     try {
-      await once(child, "spawn");
       const fault = await text(child.stderr);
       if (fault !== "") throw new Error(fault.trim());
       for (const name of await readdir(directory)) {
@@ -62,9 +62,8 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
         unlinkSync(path);
       }
     } finally {
-      await rm(directory, { recursive: true, force: true });
-      child.kill("SIGKILL");
-      // Who is frozen now would keep it.
+      child.stdin.destroy();
+      // No helper is there in a sandbox that is frozen next.
       await ended;
     }
   }
