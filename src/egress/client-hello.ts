@@ -25,8 +25,8 @@ const REFUSED = { kind: "refused" } as const;
 export function readServerName(sent: Buffer): ServerName {
   const parts: Buffer[] = [];
   let at = 0;
-  while (at < sent.length) {
-    if (sent[at] !== RECORD_HANDSHAKE) return REFUSED;
+  // Other records may follow the message, such as data that a client sends early.
+  while (at < sent.length && sent[at] === RECORD_HANDSHAKE) {
     if (at + RECORD_HEADER_BYTES > sent.length) break;
     const length = sent.readUInt16BE(at + 3);
     if (sent[at + 1] !== 3 || length === 0 || length > MAX_RECORD_BYTES) return REFUSED;
@@ -34,7 +34,9 @@ export function readServerName(sent: Buffer): ServerName {
     parts.push(sent.subarray(start, start + length));
     at = start + length;
   }
-  return readHandshake(Buffer.concat(parts));
+  const found = readHandshake(Buffer.concat(parts));
+  const isBroken = at < sent.length && sent[at] !== RECORD_HANDSHAKE;
+  return isBroken && found.kind === "more" ? REFUSED : found;
 }
 
 function readHandshake(bytes: Buffer): ServerName {

@@ -45,6 +45,16 @@ test("the name is found as soon as all of the message is there", async () => {
   });
 });
 
+test("what a client sends behind its first message does not matter, within it it is refused", async () => {
+  const hello = await helloOf("service.example.test");
+  const early = Buffer.from([20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 4, 1, 2, 3, 4]);
+  const name = { kind: "name", name: "service.example.test" };
+  expect(readServerName(Buffer.concat([hello, early]))).toEqual(name);
+  const records = inRecords(hello, 100);
+  const torn = Buffer.concat([records.subarray(0, 105), early, records.subarray(105)]);
+  expect(readServerName(torn)).toEqual({ kind: "refused" });
+});
+
 test("no name, two names, a name with a NUL and what is no TLS are refused", async () => {
   const refused = { kind: "refused" };
   expect(readServerName(await helloOf(""))).toEqual(refused);
