@@ -2,7 +2,6 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import { SandboxError } from "../common/errors.ts";
-import { signalAfter } from "../common/late-signal.ts";
 import { countUnsafe, quoteWords } from "../common/untrusted-text.ts";
 import {
   createGrepReader,
@@ -11,6 +10,7 @@ import {
   type FoundLine,
 } from "./search-output.ts";
 import { grepPaths, skippedBy } from "./search-paths.ts";
+import { runProgram, type Run } from "./search-run.ts";
 
 export interface SearchRequest {
   readonly sandbox: Sandbox;
@@ -32,20 +32,18 @@ export interface SearchResult {
   readonly lines: readonly FoundLine[];
   readonly matches: number;
   /** Why the search ended before its end; undefined for a whole one. */
-  readonly stopped: "limit" | "size" | "time" | undefined;
+  readonly stopped: "limit" | "size" | "time" | "end" | undefined;
   /** Files that match and have no text; undefined where they were not counted. */
   readonly binaryFiles: number | undefined;
   readonly unreadable: number;
 }
 
-/** What one search reads from its program, and keeps of it. */
-const MAX_STREAM_BYTES = 16 * 1024 * 1024;
+/** What one search keeps of what its program prints. */
 const MAX_KEPT_BYTES = 40_000;
-const MAX_STDERR_BYTES = 4_096;
-/** A daemon that does not know of the deadline kills the program then. */
-const PROGRAM_TIMEOUT_MS = 30_000;
 const NOT_FOUND_STATUS = 127;
 const ERROR_STATUS = 2;
+/** With matches, without any, and with paths that it could not read: else it did not search all. */
+const ENDS: ReadonlySet<number> = new Set([0, 1, ERROR_STATUS]);
 
 /**
  * Searches.
@@ -82,7 +80,8 @@ async function search(request: SearchRequest, means: Means): Promise<SearchResul
   // What grep prints has no end of a file.
   if (program === "grep") kept.fileEnd(false);
   if (run.status === ERROR_STATUS && kept.lines.length === 0) await checkPattern(request, program);
-  const stopped = kept.isFull() ? kept.reason() : run.stopped;
+  const stopped = kept.isFull() ? kept.reason() : stopOf(run);
+  if (stopped === undefined && !isOwnOutput(run, means, kept)) return undefined;
   const isWhole = stopped === undefined;
   if (!isWhole) dropLead(kept.lines, request.context);
   const binaryFiles = program === "ripgrep" ? kept.binaryFiles() : undefined;
@@ -98,6 +97,17 @@ async function search(request: SearchRequest, means: Means): Promise<SearchResul
   };
 }
 
+/** One that was killed, as for lack of memory, has not searched all. */
+function stopOf({ stopped, status = -1 }: Run): SearchResult["stopped"] {
+  return stopped ?? (ENDS.has(status) ? undefined : "end");
+}
+
+/** Whether the program is what its name says: any other one finds nothing in whatever it prints. */
+function isOwnOutput({ status }: Run, { program }: Means, kept: Kept): boolean {
+  if (program === "ripgrep") return kept.hasSummary();
+  return status !== 0 || kept.lines.length > 0;
+}
+
 /** Takes away the context before a match that is not shown. */
 function dropLead(lines: FoundLine[], context: number): void {
   const match = lines.findLast(({ isMatch }) => isMatch);
@@ -105,6 +115,8 @@ function dropLead(lines: FoundLine[], context: number): void {
   const isShown = ({ path, line = 0 }: FoundLine) => path === match?.path && line <= last;
   lines.splice(lines.findLastIndex((line) => isShown(line)) + 1);
 }
+
+type Kept = ReturnType<typeof createKept>;
 
 /** The lines to be shown: of binary files none, and no more than the limits. */
 function createKept({ limit }: SearchRequest) {
@@ -114,6 +126,7 @@ function createKept({ limit }: SearchRequest) {
   let matches = 0;
   let binaryFiles = 0;
   let why: "limit" | "size" | undefined;
+  let hasSummary = false;
 
   function flush(): void {
     for (const line of pending) {
@@ -135,6 +148,8 @@ function createKept({ limit }: SearchRequest) {
     binaryFiles: () => binaryFiles,
     isFull: () => why !== undefined,
     reason: () => why,
+    hasSummary: () => hasSummary,
+    summary: () => void (hasSummary = true),
     found(line: FoundLine): void {
       if (pending[0] !== undefined && pending[0].path !== line.path) flush();
       // The rest of a file with more would not be shown; its end is still waited for.
@@ -201,70 +216,6 @@ function expandBraces(glob: string): readonly string[] {
   return names.split(",").map((name) => `${before}${name}${after}`);
 }
 
-interface Reading {
-  take(chunk: Uint8Array): void;
-  isFull(): boolean;
-}
-
-interface Run {
-  readonly status: number | undefined;
-  readonly stopped: "size" | "time" | undefined;
-  /** Lines on stderr. */
-  readonly complaints: number;
-  readonly stderr: string;
-}
-
-/** Runs a program until its end, or until enough is read; then it is killed. */
-async function runProgram(
-  request: SearchRequest,
-  [cmd = "", ...args]: readonly string[],
-  reading: Reading,
-): Promise<Run> {
-  const { sandbox, user, deadline } = request;
-  // A glob that begins with a slash begins at the working directory.
-  const process = { cmd, args, cwd: "/", env: { LC_ALL: "C" }, hasStdin: false };
-  const events = sandbox.process.start(process, {
-    signal: deadline,
-    user,
-    timeoutMs: PROGRAM_TIMEOUT_MS,
-  });
-  let [pid, status, size, complaints, stderr] = [0, -1, 0, 0, ""];
-  let stopped: Run["stopped"];
-  try {
-    for await (const event of events) {
-      if (event.type === "start") ({ pid } = event);
-      else if (event.type === "end") status = event.exitCode;
-      else if (event.stream === "stderr") {
-        const text = Buffer.from(event.bytes).toString("utf8");
-        complaints += text.split("\n").length - 1;
-        stderr = `${stderr}${text}`.slice(0, MAX_STDERR_BYTES);
-      } else reading.take(event.bytes);
-      if (event.type === "data") size += event.bytes.length;
-      if (size > MAX_STREAM_BYTES) stopped = "size";
-      if (stopped !== undefined || reading.isFull()) break;
-    }
-  } catch (error) {
-    if (!isTimeUp(error, deadline)) throw error;
-    stopped = "time";
-  }
-  if (status === -1 && pid !== 0) await endProgram(sandbox, pid);
-  return { status: status === -1 ? undefined : status, stopped, complaints, stderr };
-}
-
-function isTimeUp(error: unknown, deadline: AbortSignal): boolean {
-  return deadline.aborted || (error instanceof SandboxError && error.code === "deadline_exceeded");
-}
-
-const KILL_TIMEOUT_MS = 5_000;
-
-async function endProgram(sandbox: Sandbox, pid: number): Promise<void> {
-  try {
-    await sandbox.process.sendSignal(pid, "SIGKILL", signalAfter(KILL_TIMEOUT_MS));
-  } catch {
-    // The program has ended, or the sandbox has; the daemon's own timeout is the second limit.
-  }
-}
-
 /** Tells a pattern that the program refuses from files that it cannot read. */
 async function checkPattern(request: SearchRequest, program: Program): Promise<void> {
   const { pattern, glob } = request;
@@ -295,6 +246,6 @@ async function countBinary(
   let count = 0;
   const take = createNameReader((name) => (count += known.has(name) ? 0 : 1));
   const args = ["grep", "-rlZP", ...grepFilters(request), "-e", request.pattern, "--", ...paths];
-  const { stopped } = await runProgram(request, args, { take, isFull: () => false });
-  return stopped === undefined ? count : undefined;
+  const run = await runProgram(request, args, { take, isFull: () => false });
+  return stopOf(run) === undefined ? count : undefined;
 }

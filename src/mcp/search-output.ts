@@ -18,6 +18,11 @@ export interface FoundEvents {
   fileEnd(isBinary: boolean): void;
 }
 
+/** The summary is the last record of ripgrep, which no other program prints. */
+export interface RipgrepEvents extends FoundEvents {
+  summary(): void;
+}
+
 /** One record with its path; what exceeds this is discarded. A reply says so of a match. */
 const MAX_RECORD_BYTES = 1024 * 1024;
 /** A line of minified code is longer than all that is read of it. */
@@ -87,15 +92,21 @@ const endSchema = z.object({
   data: z.object({ binary_offset: z.number().nullable() }),
 });
 
-const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema]);
+const summarySchema = z.object({ type: z.literal("summary") });
+
+const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema, summarySchema]);
 
 /** Reads what `rg --json` prints. */
-export function createRipgrepReader(events: FoundEvents): (chunk: Uint8Array) => void {
+export function createRipgrepReader(events: RipgrepEvents): (chunk: Uint8Array) => void {
   return createRecordReader([NEWLINE], ([record]) => {
     const parsed = recordSchema.safeParse(toJson(record)).data;
     if (parsed === undefined) {
       const path = pathOfCutMatch(record);
       if (path !== undefined) events.found({ path, line: undefined, text: "", isMatch: true });
+      return;
+    }
+    if (parsed.type === "summary") {
+      events.summary();
       return;
     }
     if (parsed.type === "end") {

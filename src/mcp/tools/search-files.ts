@@ -109,6 +109,8 @@ function stopFact({ stopped }: SearchResult, limit: number): string | undefined 
       return "there are more: the search ended where the reply was full; narrow path, glob or pattern";
     case "time":
       return `not complete: the search ended after ${SEARCH_SECONDS} s; narrow path or glob`;
+    case "end":
+      return "not complete: the search program was killed, perhaps for lack of memory, or failed; narrow path or glob";
     default:
       return stopped satisfies never;
   }

@@ -240,6 +240,72 @@ test.for([
   });
 });
 
+const RECORDS = {
+  match: {
+    type: "match",
+    data: {
+      path: { text: "/a" },
+      lines: { text: "alpha\n" },
+      line_number: 1,
+      submatches: [{ start: 0 }],
+    },
+  },
+  end: { type: "end", data: { binary_offset: null } },
+  summary: { type: "summary", data: {} },
+};
+
+/** What is found where each program prints something and ends with a status. */
+async function searchWith(programs: Readonly<Record<string, { out: string; status: number }>>) {
+  await using world = await startMcpWorld();
+  const { request } = await withoutRipgrep(world, async () => ROOT);
+  async function* start({ cmd }: ProcessRequest) {
+    const { out, status } = programs[cmd] ?? { out: "", status: 127 };
+    yield { type: "start", pid: 1 } as const;
+    yield { type: "data", stream: "stdout", bytes: Buffer.from(out) } as const;
+    yield { type: "end", exitCode: status, status: "" } as const;
+  }
+  const sandbox = { ...request.sandbox, process: { ...request.sandbox.process, start } };
+  const deadline = AbortSignal.timeout(10_000);
+  return await searchFiles({ ...request, path: "/a", sandbox, deadline });
+}
+
+const { match, end, summary } = RECORDS;
+const WHOLE = [match, end, summary].map((record) => `${JSON.stringify(record)}\n`).join("");
+const HALF = [match, end].map((record) => `${JSON.stringify(record)}\n`).join("");
+const GREP = { out: "/a\u00001:alpha\n", status: 0 };
+
+test.for([
+  { name: "whole", programs: { rg: { out: WHOLE, status: 0 } }, by: "ripgrep", stopped: undefined },
+  { name: "killed", programs: { rg: { out: HALF, status: -1 } }, by: "ripgrep", stopped: "end" },
+  {
+    name: "out of memory",
+    programs: { rg: { out: HALF, status: 137 } },
+    by: "ripgrep",
+    stopped: "end",
+  },
+  { name: "grep killed", programs: { grep: { ...GREP, status: 137 } }, by: "grep", stopped: "end" },
+  {
+    name: "no ripgrep",
+    programs: { rg: { out: "hi\n", status: 0 }, grep: GREP },
+    by: "grep",
+    stopped: undefined,
+  },
+  {
+    name: "an empty one",
+    programs: { rg: { out: "", status: 1 }, grep: GREP },
+    by: "grep",
+    stopped: undefined,
+  },
+])("a search is as complete as its program was: $name", async ({ programs, by, stopped }) => {
+  const result = await searchWith(programs);
+  expect([result.program, result.matches, result.stopped]).toEqual([by, 1, stopped]);
+});
+
+test("a program that is no grep finds nothing, and that is said", async () => {
+  const searching = searchWith({ grep: { out: "usage\n", status: 0 } });
+  await expect(searching).rejects.toMatchObject({ code: "failed_precondition" });
+});
+
 test("a search of the root that ends while its entries are listed is not complete", async () => {
   await using world = await startMcpWorld();
   const late = new AbortController();

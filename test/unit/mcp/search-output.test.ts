@@ -52,6 +52,7 @@ const END = { type: "end", data: { binary_offset: null } };
 function readAll(output: string): readonly (FoundLine | "end")[] {
   const found: (FoundLine | "end")[] = [];
   const take = createRipgrepReader({
+    summary: () => undefined,
     found: (line) => found.push(line),
     fileEnd: () => found.push("end"),
   });
