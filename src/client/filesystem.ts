@@ -3,6 +3,7 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import type { Transport } from "@connectrpc/connect";
+import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import {
   EventType,
@@ -51,6 +52,9 @@ export interface FilesystemClient {
   removeWatcher(watcherId: string, signal: AbortSignal): Promise<void>;
 }
 
+/** No other one can be given back by a caller. */
+const WATCHER_ID = /^[a-zA-Z0-9_-]{1,64}$/;
+
 /** The filesystem service behind a transport. */
 export function createFilesystem(transport: Transport, source: AccessSource): FilesystemClient {
   const client = createClient(Filesystem, transport);
@@ -61,8 +65,10 @@ export function createFilesystem(transport: Transport, source: AccessSource): Fi
     async stat(path, options) {
       const subject = `stat ${quoteName(path)}`;
       const work = { ...repeatable, subject, options };
-      const reply = await callUnary(work, (call) => client.stat({ path }, call));
-      return toEntry(reply.entry, path);
+      const { entry } = await callUnary(work, (call) => client.stat({ path }, call));
+      // Nothing is known of it then, not even that it exists.
+      if (!entry?.path) throw unexpectedReply("it has no entry", { subject });
+      return toEntry(entry, path);
     },
 
     async listDir(path, depth, options) {
@@ -94,10 +100,12 @@ export function createFilesystem(transport: Transport, source: AccessSource): Fi
     },
 
     async createWatcher(path, isRecursive, options) {
-      const work = { ...once, subject: `watch ${quoteName(path)}`, options };
+      const subject = `watch ${quoteName(path)}`;
+      const work = { ...once, subject, options };
       const request = { path, recursive: isRecursive };
-      const reply = await callUnary(work, (call) => client.createWatcher(request, call));
-      return reply.watcherId;
+      const { watcherId } = await callUnary(work, (call) => client.createWatcher(request, call));
+      if (WATCHER_ID.test(watcherId)) return watcherId;
+      throw unexpectedReply("it has no identifier of a watcher", { subject });
     },
 
     async takeWatcherEvents(watcherId, signal) {

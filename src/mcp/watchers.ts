@@ -17,8 +17,6 @@ const IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 30_000;
 /** Identifiers that a refusal names. */
 const MAX_TOLD = 3;
-/** Of an identifier that a caller can give. */
-const MAX_ID_CHARACTERS = 64;
 /** How often a waiting call fetches events. */
 const POLL_MS = 250;
 const FETCH_TIMEOUT_MS = 10_000;
@@ -89,7 +87,7 @@ export class Watchers implements AsyncDisposable {
     const message = `${MAX_WATCHERS} watchers exist, the limit`;
     // Their identifiers may be lost to the caller.
     const idle = [...this.#table.values()]
-      .filter(({ sandbox, isInUse, id }) => sandbox.id === sandboxId && !isInUse && isShort(id))
+      .filter(({ sandbox, isInUse }) => sandbox.id === sandboxId && !isInUse)
       .toSorted((left, right) => left.usedAtMs - right.usedAtMs)
       .slice(0, MAX_TOLD)
       .map(({ id }) => quoteName(id));
@@ -280,10 +278,6 @@ const WITHOUT_REPLY: ReadonlySet<ErrorCode> = new Set([
   "canceled",
   "resource_exhausted",
 ]);
-
-function isShort(id: string): boolean {
-  return id.length <= MAX_ID_CHARACTERS;
-}
 
 function keyOf(sandboxId: string, watcherId: string): string {
   return `${sandboxId}/${watcherId}`;

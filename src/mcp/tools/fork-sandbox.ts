@@ -2,6 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
+import type { ForkResultBody } from "../../wire/control.ts";
 import { makeOrAbandon } from "../abandoned.ts";
 import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { processesField } from "../facts.ts";
@@ -11,6 +12,10 @@ import { ADDITIVE, defineTool } from "../tool.ts";
 
 const MAX_COPIES = 100;
 const MAX_REASON_CHARACTERS = 300;
+
+const NO_RESULT: ForkResultBody = {
+  error: { code: 500, message: "the service did not answer for this copy" },
+};
 
 export const forkSandbox = defineTool({
   name: "fork_sandbox",
@@ -53,10 +58,12 @@ export const forkSandbox = defineTool({
       `The sandbox service cannot fork.${nextStep}`,
       () => requireRunning(sandboxId, context),
     );
+    // One result for each copy: of a missing one nothing is known.
+    const missing = Array.from({ length: count - results.length }, () => NO_RESULT);
     const [started] = results.flatMap(({ sandbox }) => sandbox ?? []);
     return recordReply({
       source: sandboxId,
-      copies: results.map(({ sandbox, error }) =>
+      copies: [...results, ...missing].map(({ sandbox, error }) =>
         sandbox === undefined
           ? { error: cutText(oneLine(error?.message ?? "no reason given"), MAX_REASON_CHARACTERS) }
           : { sandbox_id: sandbox.sandboxID },

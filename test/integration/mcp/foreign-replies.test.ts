@@ -188,7 +188,7 @@ test.for([
   {
     tool: "watch_path",
     input: { path: "/x", wait_seconds: 0 },
-    body: { watcherId: LONG, events: [{ name: LONG, type: "EVENT_TYPE_CREATE" }] },
+    body: { watcherId: "w1", events: [{ name: LONG, type: "EVENT_TYPE_CREATE" }] },
   },
 ])("of what a daemon tells $tool $input a reply has what fits into it", async (row) => {
   await using remote = await startForeignHost((_, response) => {
@@ -197,6 +197,32 @@ test.for([
   const { isError, text, fields } = await remote.call(row.tool, row.input);
   const characters = [text.length, JSON.stringify(fields).length];
   expect([isError, ...characters.map((count) => count > LONGEST)]).toEqual([false, false, false]);
+});
+
+test.for([
+  { tool: "stat_path", input: { path: "/x" }, body: {}, told: "it has no entry" },
+  { tool: "stat_path", input: { path: "/x" }, body: { entry: {} }, told: "it has no entry" },
+  ...["", LONG, "..", "a/b", "w\nnote: x"].map((watcherId) => ({
+    tool: "watch_path",
+    input: { path: "/x", wait_seconds: 0 },
+    body: { watcherId },
+    told: "it has no identifier of a watcher",
+  })),
+])("$tool takes no reply that tells nothing for done: $told", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 200, { body: row.body });
+  });
+  const { isError, text } = await remote.call(row.tool, row.input);
+  expect({ isError, text }).toEqual({ isError: true, text: expect.stringContaining(row.told) });
+});
+
+test("a copy of which a service says nothing is no copy", async () => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 201, { body: [{ sandbox: { ...SANDBOX_DETAIL, sandboxID: "i2" } }] });
+  });
+  const { fields } = await remote.call("fork_sandbox", { count: 2 });
+  const missing = { error: "the service did not answer for this copy" };
+  expect(fields["copies"]).toEqual([{ sandbox_id: "i2" }, missing]);
 });
 
 test.for([
