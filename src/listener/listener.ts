@@ -11,6 +11,7 @@ import type { SandboxAddress } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { openServer, type ListenAddress, type OpenServer } from "./open-server.ts";
+import { probeClients } from "./probe-clients.ts";
 import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsServer } from "./tls.ts";
 
@@ -100,9 +101,11 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   const sockets = new Set<Socket>();
   const servers: OpenServer[] = [];
   const drains: (() => void)[] = [];
+  const probes = probeClients(sockets);
 
   async function close(): Promise<void> {
     state.isDraining = true;
+    probes[Symbol.dispose]();
     const closing = servers.map((server) => server.close());
     for (const drain of drains) drain();
     const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
