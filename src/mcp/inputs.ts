@@ -80,6 +80,10 @@ export function waitInput(seconds: number, description: string) {
   return z.int().min(0).max(MAX_WAIT_SECONDS).default(seconds).describe(description);
 }
 
+export function optionalWaitInput(description: string) {
+  return z.int().min(0).max(MAX_WAIT_SECONDS).optional().describe(description);
+}
+
 /** A day. */
 export const MAX_TIMEOUT_SECONDS = 86_400;
 

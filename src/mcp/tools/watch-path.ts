@@ -7,7 +7,7 @@ import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
-import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
+import { optionalWaitInput, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { fittingLines } from "../reply-size.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
@@ -23,10 +23,14 @@ const input = z.strictObject({
     .optional()
     .describe("Watcher to go on with, from an earlier call."),
   recursive: z.boolean().default(false).describe("Whether subdirectories are watched too."),
-  wait_seconds: waitInput(30, "How long to wait for the first change; 0 only looks."),
+  wait_seconds: optionalWaitInput(
+    "How long to wait for the first change; 0 only looks. Default: 30, or 0 to close a watcher_id.",
+  ),
   close: z.boolean().default(false).describe("End the watcher after this call."),
   user: userInput(),
 });
+
+const DEFAULT_WAIT_SECONDS = 30;
 
 type Params = z.output<typeof input>;
 
@@ -62,7 +66,7 @@ export const watchPath = defineTool({
 /** Waits for changes and tells them. None is taken from the watcher before its reply is certain. */
 async function look(watcher: Watcher, params: Params, context: ToolContext): Promise<Reply<never>> {
   const { watchers } = context.state;
-  const { wait_seconds: seconds } = params;
+  const seconds = params.wait_seconds ?? defaultWait(params);
   const deadline = seconds === 0 ? AbortSignal.abort() : context.waitLimit(seconds * 1_000);
   const polling = watchers.poll(watcher, deadline, context.signal);
   await withHints(polling, {
@@ -77,6 +81,11 @@ async function look(watcher: Watcher, params: Params, context: ToolContext): Pro
   watcher.held.splice(0, lines.length);
   watchers.forgetEnded(watcher);
   return reply(watcher, { lines, ending }, { params, context });
+}
+
+/** A call that only ends a watcher takes what there is. */
+function defaultWait({ close, watcher_id: watcherId }: Params): number {
+  return close && watcherId !== undefined ? 0 : DEFAULT_WAIT_SECONDS;
 }
 
 /** Ends the watcher; returns what is told where that failed. */

@@ -113,6 +113,14 @@ test("changes are told though the watcher cannot be ended, and it can be ended l
   expect(second.text).toMatch(/\| no change \| watcher ended/);
 });
 
+test("a call that only ends a watcher waits for no change", async () => {
+  // Its clock never moves: a wait would have no end.
+  await using daemon = await startDaemon({}, createFakeClock());
+  await daemon.call("watch_path", { path: "/a", wait_seconds: 0 });
+  const closing = await daemon.call("watch_path", { watcher_id: "w1", close: true });
+  expect(closing.text).toMatch(/\| no change \| watcher ended/);
+});
+
 test("a call that is cancelled while it ends its watcher leaves the changes", async () => {
   const held = createHeld();
   const gone = reply({ code: "not_found", message: "no watcher" }, 404);
