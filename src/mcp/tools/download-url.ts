@@ -61,5 +61,5 @@ function lifeNote(detail: SandboxDetailBody, expiration: number): string | undef
   const isWoken = lifecycle?.autoResume === true;
   if (state === "paused" || isWoken || !(Date.parse(endAt) < expiration * 1_000)) return undefined;
   const end = lifecycle?.onTimeout === "pause" ? "is paused" : "ends";
-  return `The sandbox ${end} before that, at ${endAt}, and the link stops to work then.`;
+  return `The sandbox ${end} before that, at ${endAt}, and the link stops working then.`;
 }

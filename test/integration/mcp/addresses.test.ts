@@ -86,7 +86,7 @@ test.for([
   const endAt = new Date(Date.now() + HOUR_MS / 2).toISOString();
   remote.sandbox.changes = { endAt, lifecycle };
   expect((await remote.link()).fields["note"]).toBe(
-    `Whoever has the link can read the file. The sandbox ${end} before that, at ${endAt}, and the link stops to work then.`,
+    `Whoever has the link can read the file. The sandbox ${end} before that, at ${endAt}, and the link stops working then.`,
   );
 });
 
