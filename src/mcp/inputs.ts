@@ -36,7 +36,12 @@ export function decodeContent(field: string, text: string, encoding: "utf8" | "b
 
 /** A path is never empty: on the wire an empty one would mean the home directory. */
 export function pathInput(description: string) {
-  return z.string().min(1).max(MAX_PATH_CHARACTERS).describe(description);
+  return z
+    .string()
+    .min(1)
+    .max(MAX_PATH_CHARACTERS)
+    .refine((path) => !path.includes("\0"), "no path can hold a NUL character")
+    .describe(description);
 }
 
 export function userInput() {

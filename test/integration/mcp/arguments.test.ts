@@ -38,3 +38,20 @@ test("what is required may not be null, and the refusal names it", async () => {
   const { isError, text } = await world.call("run_process", { sandbox_id, cmd: null });
   expect([isError, text]).toEqual([true, expect.stringContaining("cmd: ")]);
 });
+
+test("a path with a NUL character is refused before anything is done, also for a link", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const path = "a\0b";
+  const calls = [
+    await world.call("download_url", { sandbox_id, path }),
+    await world.call("write_file", { sandbox_id, path, content: "x" }),
+    await world.call("compose_files", { sandbox_id, sources: ["a", path], destination: "c" }),
+  ];
+  for (const { isError, text } of calls) {
+    expect([isError, text]).toEqual([
+      true,
+      expect.stringMatching(/: (path|sources\.1): no path can hold a NUL character$/),
+    ]);
+  }
+});
