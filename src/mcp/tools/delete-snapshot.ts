@@ -3,17 +3,17 @@
 import type { Service } from "../../client/service.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { withHints } from "../error-hints.ts";
+import { hinted } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
+import { IDEMPOTENT_DESTRUCTIVE, defineTool, type Suggest } from "../tool.ts";
 
 export const deleteSnapshot = defineTool({
   name: "delete_snapshot",
   title: "Delete a snapshot",
   description:
-    "Deletes a snapshot for good, with all its names and versions. Sandboxes that were started " +
-    "from it must be killed first; the sandbox that it was taken from is not touched. A " +
-    "snapshot that is not there is no error. Only delete what you made.",
+    "Deletes a snapshot, or a template of build_template, for good, with all its names and " +
+    "versions. Sandboxes that were started from it must be killed first; the sandbox that it was " +
+    "taken from is not touched. What is not there is no error. Only delete what you made.",
   toolset: "all",
   input: z.strictObject({
     snapshot_id: z.string().min(1).max(256).describe("From snapshot or list_snapshots."),
@@ -21,10 +21,10 @@ export const deleteSnapshot = defineTool({
   output: z.object({ snapshot_id: z.string(), outcome: z.enum(["deleted", "already_gone"]) }),
   annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler({ snapshot_id: snapshotId }, { service, signal, suggest }) {
-    const kill = suggest("kill_sandbox", " Kill them with kill_sandbox first.");
-    const wasThere = await withHints(service.control.deleteTemplate(snapshotId, signal), {
-      invalid_argument: `Sandboxes started from it may still exist.${kill}`,
-    });
+    const wasThere = await deleteHinted(
+      service.control.deleteTemplate(snapshotId, signal),
+      suggest,
+    );
     if (!wasThere && (await isThere(service, snapshotId, signal))) {
       const message = "The sandbox service cannot delete snapshots; it stays until its owner acts.";
       throw new SandboxError("unimplemented", "no route", { hint: message });
@@ -33,6 +33,19 @@ export const deleteSnapshot = defineTool({
     return recordReply({ snapshot_id: snapshotId, outcome });
   },
 });
+
+const IN_USE = /\bin use\b|\bsandbox(es)? using it\b/i;
+
+/** A refusal has the same code for a snapshot in use and for a malformed identifier. */
+async function deleteHinted(deleting: Promise<boolean>, suggest: Suggest): Promise<boolean> {
+  try {
+    return await deleting;
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !IN_USE.test(error.message)) throw error;
+    const kill = suggest("kill_sandbox", " Kill them with kill_sandbox first.");
+    throw hinted(error, `Sandboxes started from it still exist.${kill}`);
+  }
+}
 
 /** A service without the route answers as for a snapshot that is gone. */
 async function isThere(

@@ -1,6 +1,7 @@
 /** Replies of a service that is not what it should be: each tool says what came, and waits for nothing. */
 
 import { expect, test } from "vitest";
+import { templateInUse } from "../../../src/wire/messages.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
@@ -324,3 +325,21 @@ test("edit_file writes no file of which a part alone came", async () => {
     expect.stringMatching(/is not that of the E2B API: .*3 of 5000 bytes/),
   ]);
 });
+
+test.for([
+  {
+    said: templateInUse("t1"),
+    told: /Sandboxes started from it still exist\. Kill them with kill_sandbox first\.$/,
+  },
+  { said: "Invalid template reference: t1", told: /Correct the arguments, then call again\.$/ },
+])(
+  "of a deletion that is refused by $said, sandboxes are blamed only if it names them",
+  async ({ said, told }) => {
+    await using remote = await startForeignHost((_, response) => {
+      answerJson(response, 400, { body: { code: 400, message: said } });
+    });
+    const input = { sandbox_id: undefined, snapshot_id: "t1" };
+    const { isError, text } = await remote.call("delete_snapshot", input);
+    expect({ isError, text }).toEqual({ isError: true, text: expect.stringMatching(told) });
+  },
+);
