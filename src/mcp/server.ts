@@ -15,6 +15,7 @@ import { startHeartbeat } from "./heartbeat.ts";
 import { MAX_IMAGE_BYTES } from "./image.ts";
 import { instructionsFor } from "./instructions.ts";
 import { changesOf, readLog, registerLogs } from "./log-resources.ts";
+import { refuseMalformedParams } from "./param-faults.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
 import { reword } from "./reword.ts";
@@ -75,6 +76,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   registerLogs(server, options.state, extension === undefined);
   tellChanges(server, options);
   extension?.register(server);
+  refuseMalformedParams(server);
   return server;
 }
 
