@@ -1,8 +1,9 @@
 /** `stdio`: the MCP server for one host, over the service that the configuration names. */
 
 import { anySignal } from "../common/any-signal.ts";
+import { isTaken } from "../common/output-faults.ts";
 import { answersFor } from "../mcp/opening-answers.ts";
-import { serveMcpStdio } from "../mcp/stdio.ts";
+import { serveMcpStdio, type StdioEnd } from "../mcp/stdio.ts";
 import type { CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
 import { isKnownToWork } from "./engine.ts";
@@ -13,7 +14,23 @@ const EXIT_UNAVAILABLE = 69;
 /** For a host that asks for nothing after the handshake. */
 const IDLE_MS = 2_000;
 
-export async function runStdio({ config, log }: CommandContext): Promise<number> {
+/** A host that has closed stdin may still read; one that sent a signal waits for the end alone. */
+const READ_MS = { closed: 60_000, told: 2_000 } as const;
+
+export async function runStdio(context: CommandContext): Promise<number> {
+  const { code, end } = await serveHost(context);
+  const patienceMs = end === "stdin closed" ? READ_MS.closed : READ_MS.told;
+  // What is not read keeps a process alive.
+  if (!(await isTaken(process.stdout, patienceMs))) process.exit(code);
+  return code;
+}
+
+interface Ended {
+  readonly code: number;
+  readonly end: StdioEnd;
+}
+
+async function serveHost({ config, log }: CommandContext): Promise<Ended> {
   using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await using stack = new AsyncDisposableStack();
@@ -45,6 +62,6 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   // Whatever the host still sends must not keep the process alive.
   process.stdin.destroy();
   late.failed.throwIfAborted();
-  if (lastResort.signal.aborted) return EXIT_BROKEN;
-  return late.isAbsent() ? EXIT_UNAVAILABLE : EXIT_OK;
+  if (lastResort.signal.aborted) return { code: EXIT_BROKEN, end };
+  return { code: late.isAbsent() ? EXIT_UNAVAILABLE : EXIT_OK, end };
 }

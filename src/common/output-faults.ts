@@ -4,6 +4,8 @@
  */
 
 import { fstatSync, statSync } from "node:fs";
+import type { Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "./errors.ts";
 
 const NOWHERE = "/dev/null";
@@ -41,6 +43,20 @@ export function boundLastErrors(program: NodeJS.Process): void {
     else setTimeout(look, LAST_ERRORS_MS).unref();
   };
   setTimeout(look, LAST_ERRORS_MS).unref();
+}
+
+const LOOK_MS = 20;
+
+/** Whether all that was written is read, each piece within the time; waits for that. */
+export async function isTaken(output: Writable, patienceMs: number): Promise<boolean> {
+  let [left, atMs] = [output.writableLength, performance.now()];
+  while (output.writableLength > 0 && !output.destroyed) {
+    await sleep(LOOK_MS);
+    if (output.writableLength !== left) {
+      [left, atMs] = [output.writableLength, performance.now()];
+    } else if (performance.now() - atMs > patienceMs) return false;
+  }
+  return true;
 }
 
 /** Whether no program or file gets what is written there. Node opens the same device for one that is closed. */

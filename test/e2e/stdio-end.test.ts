@@ -88,6 +88,24 @@ test("R1 stdin that ends before the first message ends the server", async () => 
   await home[Symbol.asyncDispose]();
 });
 
+test("R1 a signal ends a server whose answers nobody reads", async () => {
+  const home = await openTestHome();
+  const program = startProgram(["stdio", "--home", home.path], QUIET);
+  const { stdin } = program.child;
+  assert.ok(stdin);
+  const raw = openRawStdio(stdin, program.stdout);
+  await raw.initialize();
+  program.stdout.pause();
+  // Each answer is some 50 kB, all of them more than a pipe has space for.
+  for (let id = 100; id < 200; id += 1) {
+    stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method: "tools/list" })}\n`);
+  }
+  await expect.poll(() => program.stdout.readableLength).toBeGreaterThan(0);
+  program.child.kill("SIGTERM");
+  expect(await program.exited()).toBe(0);
+  await home[Symbol.asyncDispose]();
+});
+
 test("R1 gc removes what a killed server left, and only that", async () => {
   const before = await takeCensus();
   const home = await openTestHome();
