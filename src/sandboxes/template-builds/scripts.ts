@@ -74,6 +74,16 @@ for match; do
       tar -C "$match" -cf - . |
         tar -C "$target" -xpf - --same-owner --no-overwrite-dir --keep-directory-symlink
     else
+      # cp gives folders that are there the metadata of those that it copies, so these take theirs.
+      (cd -- "$match" && find . -type d -exec bash -ec '
+        for folder; do
+          place=$0/$folder
+          [ -d "$place" ] || continue
+          chown -- "$(stat -Lc %u:%g -- "$place")" "$folder"
+          chmod -- "$(stat -Lc %a -- "$place")" "$folder"
+          touch -r "$place" -- "$folder"
+        done
+      ' "$target" {} +)
       cp -af "$match/." "$target/"
     fi
     continue

@@ -1,13 +1,14 @@
 /** The program of COPY steps, run on this machine: which sources it takes, and which lead out. */
 
 import { execFile } from "node:child_process";
-import { lstat, mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { COPY_SCRIPT } from "../../../../src/sandboxes/template-builds/scripts.ts";
 import { tar, type TarItem } from "../../../support/tar-writer.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
+import { findTestTool } from "../../../support/test-tools.ts";
 
 const run = promisify(execFile);
 const file = (path: string): TarItem => ({ path, data: path });
@@ -97,3 +98,40 @@ test.runIf(process.getuid?.() === 0)(
     expect([found.isSymbolicLink(), found.uid]).toEqual([true, 12_345]);
   },
 );
+
+const APPLETS =
+  "awk basename cat chmod chown cp dirname find grep id mkdir mktemp readlink rm sed stat tar touch";
+
+/** A directory of programs as an image of Alpine has them, and bash. */
+async function busyboxPath(folder: string): Promise<string> {
+  const path = join(folder, "bin");
+  await mkdir(path);
+  const busybox = await findTestTool("busybox");
+  for (const name of APPLETS.split(" ")) await symlink(busybox, join(path, name));
+  await symlink("/bin/bash", join(path, "bash"));
+  return path;
+}
+
+test.for(["GNU", "busybox"])("folders that are there keep their metadata: %s", async (kind) => {
+  await using folder = await makeTempFolder();
+  const archive = join(folder.path, "archive.tar");
+  const target = join(folder.path, "target");
+  const directory = (path: string): TarItem => ({ path, type: "5", mode: 0o750 });
+  await writeFile(
+    archive,
+    tar(...["d/", "d/old/", "d/old/new/"].map((path) => directory(path)), file("d/old/new/f")),
+  );
+  await mkdir(join(target, "old"), { recursive: true });
+  await chmod(target, 0o1777);
+  await chmod(join(target, "old"), 0o711);
+  const PATH = kind === "GNU" ? process.env["PATH"] : await busyboxPath(folder.path);
+  const owner = `${process.getuid?.()}:${process.getgid?.()}`;
+  await run("/bin/bash", ["-c", COPY_SCRIPT, "copy", archive, "d", target, owner, ""], {
+    env: { PATH },
+  });
+  const modes: number[] = [];
+  for (const path of ["", "old", "old/new", "old/new/f"]) {
+    modes.push((await stat(join(target, path))).mode & 0o7777);
+  }
+  expect(modes).toEqual([0o1777, 0o711, 0o750, 0o644]);
+});
