@@ -112,11 +112,12 @@ async function busyboxPath(folder: string): Promise<string> {
   return path;
 }
 
+const directory = (path: string): TarItem => ({ path, type: "5", mode: 0o750 });
+
 test.for(["GNU", "busybox"])("folders that are there keep their metadata: %s", async (kind) => {
   await using folder = await makeTempFolder();
   const archive = join(folder.path, "archive.tar");
   const target = join(folder.path, "target");
-  const directory = (path: string): TarItem => ({ path, type: "5", mode: 0o750 });
   await writeFile(
     archive,
     tar(...["d/", "d/old/", "d/old/new/"].map((path) => directory(path)), file("d/old/new/f")),
