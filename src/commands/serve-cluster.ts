@@ -21,7 +21,7 @@ import { createServiceMetrics } from "../control/service-metrics.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener } from "../listener/listener.ts";
 import { createKeyCheck, newKey } from "../sandboxes/keys.ts";
-import { controlSocketPath } from "../sandboxes/reclaim.ts";
+import { controlSocketPath, removeDeadFronts } from "../sandboxes/reclaim.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { createDeferredHandlers, toHandler, type PrivateListener } from "./embedded-service.ts";
@@ -74,6 +74,9 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const tls = await openServeTls(config, { log, signal });
   const scheme: "http" | "https" = tls === undefined ? "http" : "https";
   const name = frontName(config);
+  await removeDeadFronts(config.home, ({ name: instance, error }) =>
+    log.error({ op: "reclaim", instance, err: error }, "folder of a dead front stays"),
+  );
   const address = await openPrivateAddress(config.home, stack);
   const late = createDeferredHandlers();
   const { host, domain } = config;

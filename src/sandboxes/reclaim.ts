@@ -172,6 +172,24 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
   return Date.now() - mtimeMs < MIN_AGE_MS;
 }
 
+/**
+ * Removes the folders of dead fronts of a cluster, which have a socket and nothing else: what others
+ * left is removed with their containers and rows. A failure is reported.
+ */
+export async function removeDeadFronts(home: string, onFailure: TellFailure): Promise<void> {
+  const socket = basename(controlSocketPath(home, ""));
+  const isDead = async (instance: string) => {
+    const names = await listFolder(instanceDirectory(home, instance));
+    const isFront = names.every((name) => name.startsWith(socket));
+    return isFront && UNNAMED_PATTERN.test(instance) && !(await mayLive(home, instance));
+  };
+  const remove = async (instance: string) => {
+    if (await isDead(instance)) await removeTree(instanceDirectory(home, instance));
+  };
+  const names = await listFolder(join(home, "instances"));
+  await cleanUp({ kind: "instance", names, remove }, onFailure);
+}
+
 /** One with a fixed name that stops has closed its socket, and keeps its lock until its end. */
 async function isStopping(home: string, instance: string): Promise<boolean> {
   if (UNNAMED_PATTERN.test(instance)) return false;

@@ -18,7 +18,7 @@ export interface PodWorld extends AsyncDisposable {
   readonly api: TestApiServer;
   readonly daemons: PodDaemons;
   /** Starts one more front; returns its address. */
-  start(registry?: Partial<PodSandboxesOptions>): Promise<PodFront>;
+  start(registry?: Partial<PodSandboxesOptions>, home?: string): Promise<PodFront>;
 }
 
 export interface PodFront extends AsyncDisposable {
@@ -45,10 +45,9 @@ export async function startPodWorld({ through, ...pods }: PodWorldOptions = {}):
   return {
     api,
     daemons,
-    async start(registry = {}) {
+    async start(registry = {}, home = join(directory, String(count + 1))) {
       count += 1;
       const words = `serve --engine kubernetes --port 0 --kubernetes-namespace test --pod-images base=image:1`;
-      const home = join(directory, String(count));
       const given = ["--home", home, "--kubernetes-url", apiUrl, "--kubernetes-account", directory];
       const loaded = loadConfig({ SANDBOX_MCP_API_KEY: POD_KEY, HOSTNAME: `front${count}` }, [
         ...words.split(" "),

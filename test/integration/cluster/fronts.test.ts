@@ -1,6 +1,6 @@
 /** Fronts of one cluster: what one does, the others see; what is not finished is finished. */
 
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
@@ -268,4 +268,23 @@ test("a front that ends leaves no directory of its own in its home", async () =>
   expect(await readdir(instances)).toHaveLength(1);
   await front[Symbol.asyncDispose]();
   expect(await readdir(instances)).toEqual([]);
+});
+
+test("a front removes what killed ones left in its home, and nothing of others", async () => {
+  const home = `${one.home}-killed`;
+  const make = async (instance: string, ...names: string[]) => {
+    await mkdir(join(home, "instances", instance), { recursive: true });
+    for (const name of names) await writeFile(join(home, "instances", instance, name), "");
+  };
+  await make("00000001", "door.sock");
+  await make("00000002", "door.sock", "door.sock.new");
+  await make("00000003", "door.sock", "keep");
+  await make("00000004");
+  await make("serve", "door.sock");
+  const front = await world.start({}, home);
+  const killed = await readdir(join(home, "instances"));
+  await front[Symbol.asyncDispose]();
+  const left = await readdir(join(home, "instances"));
+  expect(left.toSorted()).toEqual(["00000003", "00000004", "serve"]);
+  expect(killed).toHaveLength(left.length + 1);
 });
