@@ -159,12 +159,14 @@ export async function bootContainer(
   try {
     return await launchWritten(context, claim, signal);
   } catch (error) {
-    try {
-      await progress?.failed(error);
-    } finally {
-      await haltBrokenStart(spec.directory, cgroup, context.routers);
-    }
-    throw toSandboxError(error, "container did not start");
+    const failed = { directory: spec.directory, cgroup, routers: context.routers, reason: error };
+    throw await endFailedStart(failed, async (...container) => {
+      try {
+        await progress?.failed(error);
+      } finally {
+        await haltBrokenStart(...container);
+      }
+    });
   }
 }
 
@@ -207,14 +209,17 @@ interface FailedStart {
 }
 
 /**
- * Removes what there is of a container; returns why it did not start. A clean-up that fails must not
- * hide that: `Engine.remove` is called again for what is left.
+ * Removes what there is of a container, or halts it; returns why it did not start. A clean-up that fails
+ * must not hide that: `Engine.remove` is called again for what is left, and the next start halts again.
  */
-export async function endFailedStart(failed: FailedStart): Promise<SandboxError> {
+export async function endFailedStart(
+  failed: FailedStart,
+  end: typeof removeContainer = removeContainer,
+): Promise<SandboxError> {
   const { directory, cgroup, routers, reason } = failed;
   const fault = toSandboxError(reason, "container did not start");
   try {
-    await removeContainer(directory, cgroup, routers);
+    await end(directory, cgroup, routers);
     return fault;
   } catch (error) {
     const { code, message, hint, word } = fault;

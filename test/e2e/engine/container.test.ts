@@ -1,8 +1,11 @@
 /** One container on a real runtime: what it is, what it may use, and how it ends. */
 
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { SandboxError } from "../../../src/common/errors.ts";
+import type { StepMessage } from "../../../src/common/steps.ts";
 import type { Layer } from "../../../src/engine/engine.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../../support/base-layer.ts";
@@ -221,6 +224,31 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     await container[Symbol.asyncDispose]();
     expect(await later.engine.adopt(container.id, directory)).toBeUndefined();
     await later[Symbol.asyncDispose]();
+  });
+
+  test("a boot that fails says why, also when its clean-up fails too", async () => {
+    await using container = await host.create();
+    await container.halt();
+    const faults = new Map([
+      ["boot.mounted", new SandboxError("deadline_exceeded", "the start took too long")],
+      ["halt.killed", new SandboxError("unavailable", "processes did not end")],
+    ]);
+    const fail = (message: unknown) => {
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the channel carries nothing else
+      const step = message as StepMessage;
+      const fault = faults.get(step.name);
+      if (fault !== undefined) step.hold = Promise.reject(fault);
+    };
+    const boot = async () =>
+      container.boot(host.specOf(container.id), AbortSignal.timeout(START_MS));
+    subscribe("sandbox-mcp:step", fail);
+    try {
+      await expect(boot()).rejects.toMatchObject({ message: "the start took too long" });
+    } finally {
+      unsubscribe("sandbox-mcp:step", fail);
+    }
+    await boot();
+    expect(container.isHalted).toBe(false);
   });
 
   test("a halted one whose ids are those of another now goes on with others", async () => {
