@@ -14,3 +14,15 @@ export function requireUtf8(query: string): void {
     throw new SandboxError("invalid_argument", "query is not in UTF-8");
   }
 }
+
+/** The values by name; several of one name are a list, which the schema of a single value refuses. */
+export function readQuery(query: string): Record<string, string | readonly string[]> {
+  const all = new URLSearchParams(query);
+  const names = [...new Set(all.keys())];
+  return Object.fromEntries(
+    names.map((name) => {
+      const [first = "", ...more] = all.getAll(name);
+      return [name, more.length === 0 ? first : [first, ...more]];
+    }),
+  );
+}

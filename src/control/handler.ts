@@ -11,6 +11,7 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
+import { readQuery } from "../common/query.ts";
 import { faultsOf, type z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
@@ -257,7 +258,7 @@ interface RawRequest {
 function parseRequest({ route, params }: Match, raw: RawRequest) {
   return {
     params: parsePart("path", route.params, params),
-    query: parsePart("query", route.query, Object.fromEntries(new URLSearchParams(raw.query))),
+    query: parsePart("query", route.query, readQuery(raw.query)),
     body: parsePart("body", route.body, parseBody(raw)),
   };
 }

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
 import { discardRest, readBody, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { requireUtf8 } from "../common/query.ts";
+import { readQuery, requireUtf8 } from "../common/query.ts";
 import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { VolumeFiles } from "../sandboxes/volume-files.ts";
@@ -60,7 +60,7 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     const route = CONTENT_ROUTES.find((one) => one.path === path && one.method === request.method);
     if (route === undefined) throw new SandboxError("not_found", "no such operation on a volume");
     requireUtf8(query);
-    const parsed = parse(route.query, Object.fromEntries(new URLSearchParams(query)));
+    const parsed = parse(route.query, readQuery(query));
     // Before the turn: a client may take any time for its body.
     const body = route.body === undefined ? NO_BODY : await readBody(request, MAX_CHANGE_BYTES);
     const call = { files, query: parsed, body, request, response };

@@ -162,6 +162,11 @@ export function wholeNumber(min: number, max: number = MAX_INT32) {
     .meta({ type: "integer", minimum: min, maximum: max });
 }
 
+/** A list in a query, joined by commas or with its name before each item. */
+export const queryList = z
+  .preprocess((given) => (Array.isArray(given) ? given.join(",") : given), z.string())
+  .transform((text) => text.split(","));
+
 /** A text that names something: of so many characters, all of them whole. */
 export function boundedText(maxCharacters: number) {
   return z

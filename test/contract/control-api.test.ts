@@ -192,6 +192,8 @@ test.for<{ name: string; call: Call }>([
   { name: "v1 connect without a timeout", call: post(`/sandboxes/${MISSING}/connect`, {}) },
   { name: "limit 0", call: { path: "/v2/sandboxes?limit=0" } },
   { name: "limit 101", call: { path: "/v2/sandboxes?limit=101" } },
+  { name: "a single value twice", call: { path: "/v2/sandboxes?limit=1&limit=2" } },
+  { name: "a filter twice", call: { path: "/v2/sandboxes?metadata=a%3Db&metadata=c%3Dd" } },
   { name: "unknown state", call: { path: "/v2/sandboxes?state=dead" } },
   { name: "log limit below 0", call: { path: `/sandboxes/${MISSING}/logs?limit=-1` } },
   {
@@ -274,8 +276,9 @@ test("a sandbox of the second generation is secured, and described in full", asy
     lifecycle: { autoResume: true, onTimeout: "pause" },
     missingAbilities: ["memory in snapshots"],
   });
-  const path = "/v2/sandboxes?metadata=k%2525201%3Dv&state=running,paused&template=base";
-  const list = await service.call({ path });
+  const path = "/v2/sandboxes?metadata=k%2525201%3Dv&template=base&state=";
+  const list = await service.call({ path: `${path}running,paused` });
+  expect(await service.call({ path: `${path}running&state=paused` })).toMatchObject(list);
   expect({ total: list.headers["x-total-running"], body: list.body }).toEqual({
     total: "1",
     body: [

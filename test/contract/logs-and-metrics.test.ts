@@ -65,6 +65,8 @@ test("metrics of one sandbox, and the newest of several", async () => {
   const many = await service.call({
     path: `/sandboxes/metrics?sandbox_ids=${sandboxId},${MISSING}`,
   });
+  const apart = `/sandboxes/metrics?sandbox_ids=${sandboxId}&sandbox_ids=${MISSING}`;
+  expect((await service.call({ path: apart })).body).toEqual(many.body);
   expect(z.object({ sandboxes: z.record(z.string(), metricSchema) }).parse(many.body)).toEqual({
     sandboxes: { [sandboxId]: (await samples()).at(-1) },
   });

@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { wholeNumber } from "../../wire/bounds.ts";
+import { queryList, wholeNumber } from "../../wire/bounds.ts";
 import { metricSchema } from "../../wire/control.ts";
 import { toMetricBody } from "../reply.ts";
 import { defineRoute, readSandboxId, sandboxParams, type Route } from "../route.ts";
@@ -11,10 +11,8 @@ const MS_PER_SECOND = 1000;
 const MAX_SANDBOXES = 100;
 const seconds = wholeNumber(0, Math.floor(Number.MAX_SAFE_INTEGER / MS_PER_SECOND)).optional();
 
-const idList = z
-  .string()
-  .refine((text) => text !== "", "must not be empty")
-  .transform((text) => text.split(","))
+const idList = queryList
+  .refine((ids) => !ids.includes(""), "must not be empty")
   .meta({ type: "array", items: { type: "string" }, minItems: 1, maxItems: MAX_SANDBOXES });
 
 export const metricRoutes: readonly Route[] = [

@@ -3,7 +3,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { parseTemplateReference } from "../../wire/address.ts";
-import { MAX_FILTER_PAIRS } from "../../wire/bounds.ts";
+import { MAX_FILTER_PAIRS, queryList } from "../../wire/bounds.ts";
 import { listedSandboxSchema } from "../../wire/control.ts";
 import { TOTAL_RUNNING_HEADER } from "../../wire/headers.ts";
 import { toListedBody } from "../reply.ts";
@@ -20,9 +20,7 @@ const STATES = ["running", "paused"] as const;
 
 const filterSchema = z.object({
   metadata: z.string().optional(),
-  state: z
-    .string()
-    .transform((text) => text.split(","))
+  state: queryList
     .pipe(z.array(z.enum(STATES)))
     .meta({ type: "array", items: { type: "string", enum: STATES }, minItems: 1 })
     .optional(),
