@@ -41,7 +41,7 @@ async function* walk(search: Search, path: string, index: number): AsyncGenerato
     return;
   }
   if (part === "**") yield* walk(search, path, index + 1);
-  const fits = part === "**" ? undefined : toMatcher(part);
+  const fits = part === "**" ? undefined : toMatcher(withinPart(part));
   for (const entry of await readdir(join(root, path), { withFileTypes: true })) {
     const next = path === "" ? entry.name : `${path}/${entry.name}`;
     if (fits === undefined) {
@@ -49,6 +49,11 @@ async function* walk(search: Search, path: string, index: number): AsyncGenerato
       if (entry.isDirectory()) yield* walk(search, next, index);
     } else if (fits(entry.name)) yield* walk(search, next, index + 1);
   }
+}
+
+/** Within a part two stars mean no more than one. */
+function withinPart(part: string): string {
+  return part.replaceAll(/\\.|\*+/g, (found) => (found.startsWith("*") ? "*" : found));
 }
 
 async function isFolderInside(root: string, path: string): Promise<boolean> {

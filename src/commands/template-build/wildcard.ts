@@ -10,9 +10,9 @@ type Token =
   | { readonly kind: "one"; fits(character: string): boolean }
   /** `*`, within a part of the path. */
   | { readonly kind: "part" }
-  /** `**`. */
+  /** `**` at the end, or before a plain end that can be that of a name. */
   | { readonly kind: "any" }
-  /** `**` and the slash behind it: any number of whole parts. The token `within` follows it. */
+  /** Any other `**`, with a slash behind it: nothing, or anything up to a slash. `within` follows. */
   | { readonly kind: "parts" }
   | { readonly kind: "within" };
 
@@ -71,7 +71,8 @@ function advance(
       enter(tokens, next, place);
       return;
     case "parts":
-      if (!isSlash) next.add(place + 1);
+      if (isSlash) enter(tokens, next, place);
+      else next.add(place + 1);
       return;
     case "within":
       if (isSlash) enter(tokens, next, place - 1);
@@ -90,13 +91,18 @@ function readTokens(pattern: string): Token[] {
     const { class: members, escaped, plain } = piece.groups ?? {};
     const literal = escaped ?? plain;
     if (members !== undefined) tokens.push(toClass(members, pattern));
-    else if (piece[0] === "**/") tokens.push({ kind: "parts" }, { kind: "within" });
-    else if (piece[0] === "**") tokens.push({ kind: "any" });
+    else if (piece[0].startsWith("**")) tokens.push(...toAny(pattern, piece));
     else if (piece[0] === "*") tokens.push({ kind: "part" });
     else if (piece[0] === "?") tokens.push({ kind: "one", fits: (one) => one !== "/" });
     else tokens.push({ kind: "one", fits: (one) => one === literal });
   }
   return tokens;
+}
+
+function toAny(pattern: string, { 0: text, index }: RegExpExecArray): Token[] {
+  const rest = pattern.slice(index + text.length);
+  const isEnd = rest === "" || (index === 0 && text === "**" && !/[*?[\]\\]/.test(rest));
+  return isEnd ? [{ kind: "any" }] : [{ kind: "parts" }, { kind: "within" }];
 }
 
 function toClass(members: string, pattern: string): Token {
@@ -111,8 +117,7 @@ function toClass(members: string, pattern: string): Token {
     kind: "one",
     fits(character) {
       const code = character.codePointAt(0) ?? 0;
-      const isMember = ranges.some(([first, last]) => first <= code && code <= last);
-      return character !== "/" && isMember !== isNegated;
+      return ranges.some(([first, last]) => first <= code && code <= last) !== isNegated;
     },
   };
 }
