@@ -10,6 +10,7 @@ import type { CommandContext } from "../command.ts";
 import { requireDerivedName } from "../derived-name.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
+import { isArchive } from "./archive-content.ts";
 import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
 import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
 import { showBuildOn } from "./show-build.ts";
@@ -68,17 +69,31 @@ async function prepare(
       continue;
     }
     try {
-      prepared.push({ step, files: await collectFiles(folder, step.args, rules) });
+      const files = await collectFiles(folder, step.args, rules);
+      if (step.isAdd) await refuseArchives(files);
+      prepared.push({ step, files });
     } catch (error) {
       const code = error instanceof SandboxError ? error.code : "failed_precondition";
       // Such as a folder that this user may not read.
       if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
-      throw new SandboxError(code, `${basename(file)}:${step.line}: COPY: ${errorText(error)}`, {
-        cause: error,
-      });
+      throw new SandboxError(
+        code,
+        `${basename(file)}:${step.line}: ${step.isAdd ? "ADD" : "COPY"}: ${errorText(error)}`,
+        {
+          cause: error,
+        },
+      );
     }
   }
   return prepared;
+}
+
+async function refuseArchives({ sources }: FileSet): Promise<void> {
+  for (const path of sources) {
+    if (!(await isArchive(path))) continue;
+    const message = `${basename(path)} is an archive, which is not unpacked: use COPY, and unpack it by RUN`;
+    throw new SandboxError("invalid_argument", message);
+  }
 }
 
 interface Job {

@@ -18,6 +18,8 @@ export interface FileSet {
   readonly hash: string;
   /** Of the archive. */
   readonly bytes: number;
+  /** Paths of the files that the source itself names. */
+  readonly sources: readonly string[];
   open(): Readable;
 }
 
@@ -57,7 +59,9 @@ export async function collectFiles(
   }
   const found = new Map<string, ContextFile>();
   const state = { folder, rules, found };
+  const names = new Set<string>();
   for await (const name of findSources(folder, source)) {
+    names.add(name);
     await add(state, rules.isIgnored(name) ? name : await followLink(folder, name), name);
   }
   if (found.size === 0) {
@@ -72,7 +76,14 @@ export async function collectFiles(
     for await (const chunk of createReadStream(join(folder, from))) hash.update(chunk);
   }
   const bytes = files.reduce((sum, file) => sum + entryBytes(file), TAR_END.length);
-  return { hash: hash.digest("hex"), bytes, open: () => Readable.from(pack(folder, files)) };
+  const own = files.filter(({ kind, path }) => kind === "file" && names.has(path));
+  const sources = own.map(({ from }) => join(folder, from));
+  return {
+    hash: hash.digest("hex"),
+    bytes,
+    sources,
+    open: () => Readable.from(pack(folder, files)),
+  };
 }
 
 /** Its names are texts. */

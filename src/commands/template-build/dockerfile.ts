@@ -11,6 +11,8 @@ export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
   readonly args: readonly string[];
   readonly line: number;
+  /** Of a COPY that is an ADD, which docker gives archives unpacked. */
+  readonly isAdd?: true;
 }
 
 export interface DockerfilePlan {
@@ -33,7 +35,6 @@ const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sand
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
 const MODE_PATTERN = /^[0-7]{3,5}$/;
-const ARCHIVE_PATTERN = /\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/i;
 
 /**
  * The plan of a Dockerfile. As with `docker build`, steps run as root in `/` until the file says
@@ -73,8 +74,8 @@ function createReader(lines: readonly string[], name: string) {
       throw new SandboxError("invalid_argument", `${name}:${line}: ${keyword} ${fault}`);
     };
     const content = contentOf(linesOf(lines, instruction));
-    const add = (type: DockerfileStep["type"], args: readonly string[]) =>
-      void steps.push({ type, args, line });
+    const add = (type: DockerfileStep["type"], args: readonly string[], isAdd = false) =>
+      void steps.push({ type, args, line, ...(isAdd && { isAdd }) });
     if (base === undefined && keyword !== "FROM" && keyword !== "ARG") refuse("comes before FROM");
     switch (keyword) {
       case "FROM":
@@ -89,7 +90,8 @@ function createReader(lines: readonly string[], name: string) {
         return;
       case "COPY":
       case "ADD":
-        for (const args of readCopy({ keyword, content, variables, refuse })) add("COPY", args);
+        for (const args of readCopy({ content, variables, refuse }))
+          add("COPY", args, keyword === "ADD");
         return;
       case "ENV":
       case "ARG": {
@@ -219,13 +221,12 @@ function readList(content: string): string[] | undefined {
 }
 
 interface CopyText {
-  readonly keyword: string;
   readonly content: string;
   readonly variables: FileVariables;
   readonly refuse: Refuse;
 }
 
-function readCopy({ keyword, content, variables, refuse }: CopyText): string[][] {
+function readCopy({ content, variables, refuse }: CopyText): string[][] {
   const [leading = ""] = /^(?:--\S*\s+)*/.exec(content) ?? [];
   const rest = content.slice(leading.length);
   const words = rest.split(/\s+/);
@@ -247,9 +248,6 @@ function readCopy({ keyword, content, variables, refuse }: CopyText): string[][]
   const target = paths.length > 1 ? last.replace(/\/*$/, "/") : last;
   return paths.map((source) => {
     if (/^[a-z]+:\/\/|^git@/i.test(source)) refuse("from an address is not supported");
-    if (keyword === "ADD" && ARCHIVE_PATTERN.test(source)) {
-      refuse("of an archive is not supported: copy and unpack it");
-    }
     return [source, target, flags.get("chown") ?? "", flags.get("chmod") ?? ""];
   });
 }

@@ -1,12 +1,14 @@
 /** The files of a COPY step: which ones a source names, and that none is outside of its folder. */
 
 import { execFile } from "node:child_process";
-import { mkdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { promisify } from "node:util";
+import { gzipSync, zstdCompressSync } from "node:zlib";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { isArchive } from "../../../src/commands/template-build/archive-content.ts";
 import { buildTemplate } from "../../../src/commands/template-build/build.ts";
 import { collectFiles, readIgnore } from "../../../src/commands/template-build/context-files.ts";
 import { findSources } from "../../../src/commands/template-build/find-sources.ts";
@@ -185,6 +187,45 @@ test("a file that cannot be read is named with its instruction", async () => {
   await expect(buildTemplate(context, "/proc/self", AbortSignal.timeout(1_000))).rejects.toThrow(
     "Dockerfile:2: COPY: EIO",
   );
+});
+
+test("ADD refuses what docker would unpack, by its content, and COPY takes it", async () => {
+  await using context = await makeContext();
+  const { folder } = context;
+  await run("tar", ["-C", folder, "-cf", join(folder, "tar"), "app/in"]);
+  const tar = await readFile(join(folder, "tar"));
+  const big = Buffer.concat([tar, Buffer.alloc(300_000)]);
+  const files = {
+    gzip: [gzipSync(tar), true],
+    zstd: [zstdCompressSync(big), true],
+    // Not unpacked here to know what is in it.
+    xz: [Buffer.from("fd377a585a000004", "hex"), true],
+    bzip2: [Buffer.from("BZh91AY&SY"), true],
+    "text.tar.gz": [Buffer.from("no archive"), false],
+    "text.gz": [gzipSync("no archive".repeat(100)), false],
+    "cut.tgz": [gzipSync(tar).subarray(0, 12), false],
+    empty: [Buffer.alloc(0), false],
+    zeros: [Buffer.alloc(2_048), false],
+  } as const;
+  const found: Record<string, boolean> = { tar: await isArchive(join(folder, "tar")) };
+  for (const [name, [content]] of Object.entries(files)) {
+    await writeFile(join(folder, name), content);
+    found[name] = await isArchive(join(folder, name));
+  }
+  const wanted = Object.entries(files).map(([name, [, is]]) => [name, is] as const);
+  expect(found).toEqual({ tar: true, ...Object.fromEntries(wanted) });
+  for (const [line, fault] of [
+    ["ADD app ta* /x", "Dockerfile:2: ADD: tar is an archive"],
+    ["COPY tar none /x", "Dockerfile:2: COPY: none matches no file"],
+    ["ADD text.tar.gz none /x", "Dockerfile:2: ADD: none matches no file"],
+  ] as const) {
+    await writeFile(join(folder, "Dockerfile"), `FROM base\n${line}\n`);
+    const loaded = loadConfig({}, ["template", "build", "--name", "x"]);
+    if ("faults" in loaded) throw new Error(loaded.faults.join("\n"));
+    const build = { config: loaded.config, words: [], log: pino({ level: "silent" }) };
+    const built = buildTemplate(build, folder, AbortSignal.timeout(5_000));
+    await expect(built).rejects.toThrow(fault);
+  }
 });
 
 test("an ignore file that cannot be used stops the build: it may keep secrets out", async () => {
