@@ -1,6 +1,6 @@
 /** Metadata of files: stored with uploads, told with entries, changed by whoever can. */
 
-import { mkdir, readFile, statfs, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, statfs, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { runScript } from "../../support/collect.ts";
@@ -152,13 +152,18 @@ test("what cannot be stored: ignored where nothing is kept, told where there is 
   const path = join(daemon.folder, "full");
   await writeFile(path, "");
   await setAttribute(daemon, path, { name: "user.large", value: '"x" x 3000' });
-  expect(await upload(daemon, path, { k: "v".repeat(2000) })).toEqual({
-    status: 507,
+  const tooMuch = (size: number, name: string) => ({
+    status: 400,
     body: {
-      code: 507,
-      message: `not enough space for file metadata: setxattr ${path}: no space left on device`,
+      code: 400,
+      message: `invalid metadata: total metadata size ${size} exceeds what its file system keeps: fewer than 4096 bytes fit into the attributes of ${name}`,
     },
   });
+  expect(await upload(daemon, path, { k: "v".repeat(2000) })).toEqual(tooMuch(2010, path));
+  // Below the bound of headers, and more than a block of the file system.
+  const fresh = join(daemon.folder, "new");
+  expect(await upload(daemon, fresh, { k: "v".repeat(4085) })).toEqual(tooMuch(4095, fresh));
+  expect(await readdir(daemon.folder)).not.toContain("new");
 });
 
 test("whoever kills the helper costs one call, not the daemon", async () => {
