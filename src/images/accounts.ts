@@ -1,5 +1,6 @@
 /** The accounts of an image, with `root` and `user` among them; the others stay as they are. */
 
+import { isUtf8 } from "node:buffer";
 import type { TreeWriter } from "./tree-writer.ts";
 
 const FIRST_ID = 1000;
@@ -43,10 +44,11 @@ export async function addUser(files: TreeWriter, configured: string): Promise<st
   return account !== undefined && NAME_PATTERN.test(account) ? account : undefined;
 }
 
-/** The home of an account, or of `user` where that is none. */
+/** The home of an account in Unicode, or of `user` where that is none. */
 export async function findHome(files: TreeWriter, name: string): Promise<string> {
   const home = find(rowsOf(await files.read("/etc/passwd")), name)?.[5] ?? "";
-  return home.startsWith("/") ? home : `/home/${USER}`;
+  const bytes = Buffer.from(home, "latin1");
+  return home.startsWith("/") && isUtf8(bytes) ? bytes.toString("utf8") : `/home/${USER}`;
 }
 
 /** The id of the group that may use sudo. */

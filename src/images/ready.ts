@@ -21,7 +21,7 @@ export interface ReadyOptions {
   readonly contents: Contents;
   /** As the configuration of the image names it. */
   readonly user: string;
-  /** As the configuration of the image names it. */
+  /** As the configuration of the image names it, in Unicode. */
   readonly workdir: string | undefined;
   readonly signal: AbortSignal;
 }
@@ -60,7 +60,7 @@ export async function readyTree(options: ReadyOptions): Promise<Ready> {
     ...((await giveCertificates(files)) ? ["ca-certificates"] : []),
   ];
   // A configuration may name one that no layer has.
-  if (workdir !== undefined) files.makeDirectory(workdir, 0o755);
+  if (workdir !== undefined) files.makeDirectory(Buffer.from(workdir).toString("latin1"), 0o755);
   await files.write("/etc/hosts", HOSTS);
   await files.write("/etc/resolv.conf", RESOLVER);
   await files.write("/etc/hostname", "sandbox\n");

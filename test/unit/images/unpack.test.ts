@@ -1,0 +1,45 @@
+/** What an image's configuration and accounts say in other letters than those of ASCII. */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { unpackImage } from "../../../src/images/unpack.ts";
+import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { tar } from "../../support/tar-writer.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const signal = AbortSignal.timeout(60_000);
+
+async function unpack(folder: string, config: object, ...layers: readonly Buffer[]) {
+  const all = [await shellLayer(), ...layers];
+  const { layout } = await writeLayout(join(folder, "layout"), {
+    layers: all,
+    config: { ...config },
+  });
+  const root = join(folder, "root");
+  const image = await unpackImage({ layout }, root, { perlDirectory: PERL_DIRECTORY, signal });
+  return { root, image };
+}
+
+test("a work directory that no layer has is made under its name in UTF-8", async () => {
+  await using folder = await makeTempFolder();
+  const { root, image } = await unpack(folder.path, { WorkingDir: "/srv/größe/数据" });
+  expect(image.config.workdir).toBe("/srv/größe/数据");
+  expect(await readdir(join(root, "srv/größe"))).toEqual(["数据"]);
+});
+
+test("a work directory that a layer has is that one", async () => {
+  await using folder = await makeTempFolder();
+  const layer = tar({ path: Buffer.from("größe/").toString("latin1"), type: "5" });
+  const { root } = await unpack(folder.path, { WorkingDir: "/größe" }, layer);
+  expect((await readdir(root)).filter((name) => name.startsWith("gr"))).toEqual(["größe"]);
+});
+
+test("the home of an account is told in UTF-8", async () => {
+  await using folder = await makeTempFolder();
+  const accounts = "root:x:0:0:root:/root:/bin/sh\njorg:x:1:1::/home/jörg:/bin/sh\n";
+  const layer = tar({ path: "etc/passwd", data: accounts });
+  const { image } = await unpack(folder.path, { User: "jorg" }, layer);
+  expect(image.home).toBe("/home/jörg");
+});
