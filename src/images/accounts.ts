@@ -1,6 +1,7 @@
 /** The accounts of an image, with `root` and `user` among them; the others stay as they are. */
 
 import { isUtf8 } from "node:buffer";
+import { posix } from "node:path";
 import type { TreeWriter } from "./tree-writer.ts";
 
 const FIRST_ID = 1000;
@@ -28,7 +29,7 @@ export async function addUser(files: TreeWriter, configured: string): Promise<st
   }
   if (find(groups, "root") === undefined) groups.unshift(["root", "x", "0", ""]);
   const named = configured.split(":", 1)[0] ?? "";
-  const account = users.find(([name, , id]) => name === named || id === named)?.[0];
+  const own = users.find(([name, , id]) => name === named || id === named);
   if (find(users, USER) === undefined) {
     const id = freeId(users, groups);
     users.push([USER, "x", id, id, "", `/home/${USER}`, SHELL]);
@@ -40,15 +41,17 @@ export async function addUser(files: TreeWriter, configured: string): Promise<st
   await files.write("/etc/passwd", toText(users));
   await files.write("/etc/group", toText(groups));
   await addPasswords(files, users);
-  await makeHome(files, find(users, USER) ?? []);
-  return account !== undefined && NAME_PATTERN.test(account) ? account : undefined;
+  const account = own !== undefined && NAME_PATTERN.test(own[0] ?? "") ? own : undefined;
+  for (const row of [find(users, USER), account]) await makeHome(files, row ?? []);
+  return account?.[0];
 }
 
-/** The home of an account in Unicode, or of `user` where that is none. */
+/** The home of an account in Unicode, or `/` where that can be no directory. */
 export async function findHome(files: TreeWriter, name: string): Promise<string> {
   const home = find(rowsOf(await files.read("/etc/passwd")), name)?.[5] ?? "";
   const bytes = Buffer.from(home, "latin1");
-  return home.startsWith("/") && isUtf8(bytes) ? bytes.toString("utf8") : `/home/${USER}`;
+  const isUsable = home.startsWith("/") && files.isSeenDirectory(home) && isUtf8(bytes);
+  return isUsable ? bytes.toString("utf8") : "/";
 }
 
 /** The id of the group that may use sudo. */
@@ -114,10 +117,18 @@ async function addPasswords(files: TreeWriter, users: readonly Row[]): Promise<v
 async function makeHome(files: TreeWriter, [, , id, group, , home = ""]: Row): Promise<void> {
   const owner = { uid: Number(id), gid: Number(group) };
   if (!home.startsWith("/") || !Number.isInteger(owner.uid) || !Number.isInteger(owner.gid)) return;
-  if (files.facts(home) !== undefined) return;
+  if (files.facts(home) !== undefined || !canBeMade(files, home)) return;
   files.makeDirectory(home, 0o755, owner);
   for (const name of files.list("/etc/skel")) {
     const text = await files.read(`/etc/skel/${name}`);
     if (text !== undefined) await files.write(`${home}/${name}`, text, owner);
   }
+}
+
+/** Whether what is there of the way to a path is a directory, in which a sandbox sees what is made. */
+function canBeMade(files: TreeWriter, path: string): boolean {
+  if (path.split("/").includes("..")) return false;
+  let parent = posix.dirname(path);
+  while (files.facts(parent) === undefined) parent = posix.dirname(parent);
+  return files.isSeenDirectory(parent);
 }

@@ -114,7 +114,7 @@ export interface UnpackedImage {
   readonly standIns: readonly string[];
   /** A command for a shell of root in a sandbox with a network that installs those packages. */
   readonly installCommand?: string | undefined;
-  /** Absolute, the home of the image's user or else of `user`. */
+  /** Absolute, the home of the image's user or else of `user`; `/` where that can be no directory. */
   readonly home: string;
 }
 

@@ -32,7 +32,7 @@ export interface Ready {
   readonly installCommand: string | undefined;
   /** The name of the image's user, where its accounts have it. */
   readonly user: string | undefined;
-  /** Absolute, of the image's user or else of `user`. */
+  /** Absolute, of the image's user or else of `user`; `/` where that can be no directory. */
   readonly home: string;
 }
 

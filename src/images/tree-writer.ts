@@ -18,6 +18,8 @@ export interface TreeWriter {
   read(path: string): Promise<string | undefined>;
   isFile(path: string): boolean;
   isProgram(path: string): boolean;
+  /** Whether a directory is there, links followed, upon which a sandbox mounts nothing. */
+  isSeenDirectory(path: string): boolean;
   /** The mode and owner of what is there, links followed. */
   facts(path: string): Metadata | undefined;
   /** Writes a file anew; a link at the end of the path is replaced, directories are made. */
@@ -27,6 +29,8 @@ export interface TreeWriter {
   /** The names in a directory. */
   list(path: string): string[];
 }
+
+const MOUNTED_PATTERN = /^(?:dev|proc|run|sys)(?:\/|$)/;
 
 export function createTreeWriter(tree: Tree, contents: Contents): TreeWriter {
   const nodeAt = (path: string) => tree.find(path)?.node;
@@ -57,6 +61,10 @@ export function createTreeWriter(tree: Tree, contents: Contents): TreeWriter {
     isProgram(path) {
       const node = nodeAt(path);
       return node?.kind === "file" && (node.meta.mode & 0o111) !== 0;
+    },
+    isSeenDirectory(path) {
+      const found = tree.find(path);
+      return found?.node.kind === "directory" && !MOUNTED_PATTERN.test(found.path);
     },
     facts: (path) => nodeAt(path)?.meta,
     async write(path, data, { mode = 0o644, uid = 0, gid = 0 } = {}) {

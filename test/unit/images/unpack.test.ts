@@ -1,6 +1,6 @@
 /** What an image's configuration and accounts say in other letters than those of ASCII. */
 
-import { readdir } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unpackImage } from "../../../src/images/unpack.ts";
@@ -43,3 +43,29 @@ test("the home of an account is told in UTF-8", async () => {
   const { image } = await unpack(folder.path, { User: "jorg" }, layer);
   expect(image.home).toBe("/home/jörg");
 });
+
+const account = (home: string) =>
+  tar(
+    { path: "var/pid", type: "2", link: "../run" },
+    {
+      path: "etc/passwd",
+      data: `root:x:0:0:root:/root:/bin/sh\nweb:x:101:102::${home}:/bin/false\n`,
+    },
+  );
+
+test("the image's user has a home, which no layer has", async () => {
+  await using folder = await makeTempFolder();
+  const { root, image } = await unpack(folder.path, { User: "101" }, account("/nonexistent"));
+  expect(image.home).toBe("/nonexistent");
+  const { uid, gid, mode } = await stat(join(root, "nonexistent"));
+  expect({ uid, gid, mode: mode & 0o7777 }).toEqual({ uid: 101, gid: 102, mode: 0o755 });
+});
+
+test.for(["/dev/null", "/var/pid/web", "/etc/passwd", "/bin/sh/web", "/../../web", "web"])(
+  "an account whose home can be no directory, %s, begins at the root",
+  async (home) => {
+    await using folder = await makeTempFolder();
+    const { image } = await unpack(folder.path, { User: "web" }, account(home));
+    expect(image.home).toBe("/");
+  },
+);
