@@ -4,31 +4,30 @@ import type { Sandbox } from "../client/envd.ts";
 import { SandboxError } from "../common/errors.ts";
 import { countUnsafe, quoteWords } from "../common/untrusted-text.ts";
 import {
+  argumentsOf,
+  grepFilters,
+  lineEnds,
+  type Means,
+  type SearchTerms,
+} from "./search-arguments.ts";
+import {
   createGrepReader,
   createNameReader,
   createRipgrepReader,
   type FoundLine,
 } from "./search-output.ts";
-import { grepPaths, skippedBy } from "./search-paths.ts";
+import { grepPaths } from "./search-paths.ts";
 import { runProgram, type Run } from "./search-run.ts";
 
-export interface SearchRequest {
+export interface SearchRequest extends SearchTerms {
   readonly sandbox: Sandbox;
-  /** A regular expression. */
-  readonly pattern: string;
-  /** Absolute. */
-  readonly path: string;
-  /** Names of files, without a slash. */
-  readonly glob: string | undefined;
-  readonly limit: number;
-  readonly context: number;
   readonly user: string | undefined;
   /** Ends the search; what was found until then is the result. */
   readonly deadline: AbortSignal;
 }
 
 export interface SearchResult {
-  readonly program: "ripgrep" | "grep";
+  readonly program: Means["program"];
   readonly lines: readonly FoundLine[];
   readonly matches: number;
   /** Why the search ended before its end; undefined for a whole one. */
@@ -55,17 +54,6 @@ export async function searchFiles(request: SearchRequest): Promise<SearchResult>
     found ?? (await search(request, { program: "grep", paths: await grepPaths(request) }));
   if (result !== undefined) return result;
   throw new SandboxError("failed_precondition", "the sandbox has neither ripgrep nor grep");
-}
-
-const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
-const GREP = "grep -rnHIZP --no-group-separator".split(" ");
-
-type Program = SearchResult["program"];
-
-interface Means {
-  readonly program: Program;
-  /** What the program is told to search. */
-  readonly paths: readonly string[];
 }
 
 async function search(request: SearchRequest, means: Means): Promise<SearchResult | undefined> {
@@ -176,56 +164,14 @@ const MAX_ESCAPE_CHARACTERS = 8;
 /** The most lines of one file that can be within the limits of a reply. */
 const MAX_PENDING_LINES = MAX_KEPT_BYTES / 8;
 
-function argumentsOf(request: SearchRequest, { program, paths }: Means): readonly string[] {
-  const { pattern, path, glob, limit, context } = request;
-  const skipped = skippedBy(path);
-  if (program === "ripgrep") {
-    const filters = [
-      ...(glob === undefined ? [] : ["--glob", glob]),
-      ...skipped.flatMap((name) => ["--glob", `!${name.startsWith("/") ? "" : "**/"}${name}/**`]),
-    ];
-    const counts = ["--context", String(context), "--max-count", String(limit + 1)];
-    const options = [...lineEnds(pattern), ...counts, ...filters];
-    return [...RIPGREP, ...options, "--regexp", pattern, "--", ...paths];
-  }
-  const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
-  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", ...paths];
-}
-
-const CARRIAGE_RETURN = /\r|\\(?:r|x0d|u000d|U0000000d|[xu]\{0*d\})/i;
-
-/** With CRLF as the end of a line ripgrep refuses a pattern that names a carriage return. */
-function lineEnds(pattern: string): readonly string[] {
-  const escapes = pattern.replaceAll(String.raw`\\`, "");
-  return CARRIAGE_RETURN.test(escapes) ? [] : ["--crlf"];
-}
-
-function grepFilters({ path, glob }: SearchRequest): readonly string[] {
-  return [
-    "--devices=skip",
-    ...(glob === undefined ? [] : expandBraces(glob).map((each) => `--include=${each}`)),
-    ...skippedBy(path).map((name) => `--exclude-dir=${name}`),
-  ];
-}
-
-/** The names of one group of alternatives, `*.{ts,tsx}`, which grep does not know. */
-function expandBraces(glob: string): readonly string[] {
-  const group = /^([^{}]*)\{([^{}]*)\}([^{}]*)$/.exec(glob);
-  if (group === null) return [glob];
-  const [, before = "", names = "", after = ""] = group;
-  return names.split(",").map((name) => `${before}${name}${after}`);
-}
-
-/** Tells a pattern that the program refuses from files that it cannot read. */
-async function checkPattern(request: SearchRequest, program: Program): Promise<void> {
-  const { pattern, glob } = request;
-  const globs = glob === undefined ? [] : ["--glob", glob];
-  const ripgrep = ["rg", "--no-config", ...lineEnds(pattern), ...globs];
-  const start = program === "ripgrep" ? ripgrep : ["grep", "-P"];
-  const args = [...start, "-e", pattern, "--", "/dev/null"];
-  const ignore = { take: () => undefined, isFull: () => false };
-  const { status, stderr } = await runProgram(request, args, ignore);
+/** Tells a pattern that the program refuses from files that it cannot read, and a grep without `-P`. */
+async function checkPattern(request: SearchRequest, program: Means["program"]): Promise<void> {
+  const { status, stderr } = await tryPattern(request, program);
   if (status !== ERROR_STATUS) return;
+  if (program === "grep") {
+    const plain = await tryPattern({ ...request, pattern: "x" }, program);
+    if (plain.status === ERROR_STATUS) throw new SandboxError("failed_precondition", LESSER_GREP);
+  }
   // What follows names options of the program, which no caller can set.
   const reason =
     stderr
@@ -235,6 +181,18 @@ async function checkPattern(request: SearchRequest, program: Program): Promise<v
   throw new SandboxError("invalid_argument", `${program} refused: ${quoteWords(reason)}`, {
     hint: "Correct pattern or glob; write \\ before characters that stand for themselves.",
   });
+}
+
+/** As that of busybox is, and a GNU grep without the library of Perl's expressions. */
+const LESSER_GREP = "the sandbox has no ripgrep, and its grep lacks the option -P";
+
+async function tryPattern(request: SearchRequest, program: Means["program"]): Promise<Run> {
+  const { pattern, glob } = request;
+  const globs = glob === undefined ? [] : ["--glob", glob];
+  const ripgrep = ["rg", "--no-config", ...lineEnds(pattern), ...globs];
+  const start = program === "ripgrep" ? ripgrep : ["grep", "-P"];
+  const args = [...start, "-e", pattern, "--", "/dev/null"];
+  return runProgram(request, args, { take: () => undefined, isFull: () => false });
 }
 
 /** How many files match besides those with text; grep tells it only by a second look. */

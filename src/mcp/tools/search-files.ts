@@ -19,6 +19,8 @@ import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 const MAX_PATTERN_CHARACTERS = 1_000;
 /** Below the patience of hosts, with the time for a second program. */
 const SEARCH_SECONDS = 20;
+const INSTALL_OR_RUN =
+  "Install ripgrep in the sandbox with its package manager, or search with run_process.";
 
 export const searchFilesTool = defineTool({
   name: "search_files",
@@ -62,7 +64,7 @@ export const searchFilesTool = defineTool({
     // A path that names a file is the whole choice.
     const filter = { glob: entry.type === "file" ? undefined : glob, context: params.context };
     const result = await withHints(searchFiles({ ...request, ...filter }), {
-      failed_precondition: context.suggest("run_process", "Search with run_process."),
+      failed_precondition: context.suggest("run_process", INSTALL_OR_RUN),
       resource_exhausted: processLimitHint(context.suggest),
     });
     context.signal.throwIfAborted();

@@ -306,6 +306,27 @@ test("a program that is no grep finds nothing, and that is said", async () => {
   await expect(searching).rejects.toMatchObject({ code: "failed_precondition" });
 });
 
+async function* startBusyBox({ cmd }: ProcessRequest) {
+  const bytes = Buffer.from("grep: invalid option -- 'Z'\nBusyBox v1.35.0 multi-call binary.\n");
+  yield { type: "start", pid: 1 } as const;
+  yield { type: "data", stream: "stderr", bytes } as const;
+  yield { type: "end", exitCode: cmd === "rg" ? 127 : 2, status: "" } as const;
+}
+
+test("the grep of busybox is named as what is missing, not the pattern", async () => {
+  await using world = await startMcpWorld();
+  const { request } = await withoutRipgrep(world, async () => ROOT);
+  const sandbox = {
+    ...request.sandbox,
+    process: { ...request.sandbox.process, start: startBusyBox },
+  };
+  const deadline = AbortSignal.timeout(10_000);
+  await expect(searchFiles({ ...request, sandbox, deadline })).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the sandbox has no ripgrep, and its grep lacks the option -P",
+  });
+});
+
 test("a search of the root that ends while its entries are listed is not complete", async () => {
   await using world = await startMcpWorld();
   const late = new AbortController();
