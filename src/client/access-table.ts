@@ -83,9 +83,9 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
       forgetExpiry(sandboxId);
     },
     async pause(sandboxId, keepsMemory, signal) {
-      const wasRunning = await control.pause(sandboxId, keepsMemory, signal);
+      const reply = await control.pause(sandboxId, keepsMemory, signal);
       forgetExpiry(sandboxId);
-      return wasRunning;
+      return reply;
     },
     async fork(sandboxId, request, signal) {
       const results = await control.fork(sandboxId, request, signal);

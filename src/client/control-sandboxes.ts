@@ -18,6 +18,7 @@ import {
   type SandboxBody,
   type SandboxDetailBody,
 } from "../wire/control.ts";
+import { PAUSE_MODE_HEADER } from "../wire/headers.ts";
 import {
   createVersionedSend,
   parseBody,
@@ -50,6 +51,13 @@ export interface ListPage {
   readonly ofRunning?: { readonly omitted: number };
 }
 
+export interface PauseReply {
+  /** False when it was paused already. */
+  readonly wasRunning: boolean;
+  /** Undefined where the service did not say it. */
+  readonly keptMemory: boolean | undefined;
+}
+
 /** Every operation throws SandboxError with the code that the reply's status stands for. */
 export interface SandboxRoutes {
   /** The service is asked to wait at most so many seconds for a template that it builds. */
@@ -69,8 +77,7 @@ export interface SandboxRoutes {
     timeoutSeconds: number,
     signal: AbortSignal,
   ): Promise<{ readonly sandbox: SandboxBody; readonly wasResumed: boolean }>;
-  /** Returns whether the sandbox was running; false when it was paused already. */
-  pause(sandboxId: string, keepsMemory: boolean, signal: AbortSignal): Promise<boolean>;
+  pause(sandboxId: string, keepsMemory: boolean, signal: AbortSignal): Promise<PauseReply>;
   /** One result for each copy that was asked for. */
   fork(
     sandboxId: string,
@@ -214,9 +221,11 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const call = { ...REPEATABLE, path, json: { memory: keepsMemory }, signal, subject };
       const isFinal = () => isPaused(sandboxId, signal, subject);
       const reply = await sendUntilSettled(call, { isFinal });
-      if (reply.status === 409) return false;
+      if (reply.status === 409) return { wasRunning: false, keptMemory: undefined };
       requireAccepted(reply, subject);
-      return true;
+      const mode = reply.headers[PAUSE_MODE_HEADER];
+      const isSaid = mode === "full" || mode === "filesystem";
+      return { wasRunning: true, keptMemory: isSaid ? mode === "full" : undefined };
     },
 
     async fork(sandboxId, request, signal) {

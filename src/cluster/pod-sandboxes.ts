@@ -209,6 +209,7 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     pause: async (sandboxId) => {
       requireKnown(context, team, sandboxId);
       await track(pausePod(context, { team, sandboxId }, { reason: "request" }));
+      return false;
     },
     updateNetwork: async (sandboxId) => refuseFor(sandboxId, "networkUpdate"),
     createVolume: (name) => track(createVolume(context, team, name)),

@@ -30,34 +30,35 @@ import {
 } from "./registry.ts";
 
 /**
- * Resolves when it is paused. Calls that come while it is being paused join.
+ * Resolves when it is paused, with whether its memory stays. Calls that come while it is being paused
+ * join.
  * @throws SandboxError not_found, or failed_precondition when it is paused already or ending.
  */
 export async function pauseSandbox(
   context: SandboxContext,
   sandboxId: string,
   wanted: Pick<Pause, "keepsMemory"> & { readonly requiresDaemon: boolean },
-): Promise<void> {
+): Promise<boolean> {
   const entry = findEntry(context, sandboxId);
   if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   // The memory of one that was paused before may be on its way to the disk.
   const isJoining = entry.phase === "pausing" && entry.record.state !== "paused";
-  await whenIdle(entry, async () => {
+  return whenIdle(entry, async () => {
     if (entry.ending !== undefined) {
       throw new SandboxError(
         "failed_precondition",
         sandboxCannotBe("paused", sandboxId, "killing"),
       );
     }
-    if (entry.phase !== "paused")
-      return pauseEntry(context, entry, { reason: "request", ...wanted });
-    if (entry.record.pauseReason === "disk_full") {
+    if (entry.phase !== "paused") {
+      await pauseEntry(context, entry, { reason: "request", ...wanted });
+    } else if (entry.record.pauseReason === "disk_full") {
       // From now on it waits for its client, not for space.
-      return updateRecord(context, entry, { pauseReason: "request", leftMs: 0 });
-    }
-    if (!isJoining) {
+      updateRecord(context, entry, { pauseReason: "request", leftMs: 0 });
+    } else if (!isJoining) {
       throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
     }
+    return entry.record.hasMemory;
   });
 }
 

@@ -48,8 +48,11 @@ export interface TeamSandboxes {
   refresh(sandboxId: string, seconds: number): Promise<void>;
   connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
   resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
-  /** Where the daemon is required, one that does not answer is `unavailable`. */
-  pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<void>;
+  /**
+   * Resolves with whether its memory stays. Where the daemon is required, one that does not answer is
+   * `unavailable`.
+   */
+  pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<boolean>;
   snapshot(
     sandboxId: string,
     name: string | undefined,

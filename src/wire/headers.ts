@@ -8,6 +8,8 @@ export const ACCESS_TOKEN_HEADER = "x-access-token";
 export const TRAFFIC_TOKEN_HEADER = "e2b-traffic-access-token";
 export const NEXT_TOKEN_HEADER = "x-next-token";
 export const TOTAL_RUNNING_HEADER = "x-total-running";
+/** Ours alone, of the reply of a pause: the `pauseMode` that the sandbox has from then on. */
+export const PAUSE_MODE_HEADER = "x-pause-mode";
 export const KEEPALIVE_INTERVAL_HEADER = "keepalive-ping-interval";
 
 /** The port under which the daemon of a sandbox is reached. */

@@ -27,11 +27,13 @@ async function detail() {
 
 test("a paused sandbox tells what its pause kept, a running one nothing", async () => {
   expect(await detail()).not.toHaveProperty("pauseMode");
-  expect((await post("pause", { requireHealthyGuest: true })).status).toBe(204);
+  const paused = await post("pause", { requireHealthyGuest: true });
+  expect(paused).toMatchObject({ status: 204, headers: { "x-pause-mode": "full" } });
   const inProcess = { state: "paused", pauseMode: "full", pausedMemory: "process" };
   expect(await detail()).toMatchObject(inProcess);
   expect((await post("resume", { timeout: 600 })).status).toBe(201);
-  await post("pause", { memory: false });
+  const ended = await post("pause", { memory: false });
+  expect(ended.headers["x-pause-mode"]).toBe("filesystem");
   expect(await detail()).toMatchObject({ state: "paused", pauseMode: "filesystem" });
   expect(await detail()).not.toHaveProperty("pausedMemory");
   expect((await post("resume", { timeout: 600 })).status).toBe(201);

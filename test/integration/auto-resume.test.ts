@@ -132,7 +132,7 @@ test("a request that waits for a pause is told after 60 seconds that it goes on"
   const engine = createHeldEngine();
   await using slow = await startTestService({ clock, engine: engine.engine });
   const sandbox = await slow.create(AUTO_RESUME);
-  let pause: Promise<void>;
+  let pause: Promise<boolean>;
   {
     using held = engine.hold("pause");
     pause = slow.embedded.sandboxes.pause(sandbox.sandboxID, true);

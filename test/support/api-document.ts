@@ -4,7 +4,11 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { z } from "../../src/common/schema.ts";
 import type { Route } from "../../src/control/route.ts";
-import { NEXT_TOKEN_HEADER, TOTAL_RUNNING_HEADER } from "../../src/wire/headers.ts";
+import {
+  NEXT_TOKEN_HEADER,
+  PAUSE_MODE_HEADER,
+  TOTAL_RUNNING_HEADER,
+} from "../../src/wire/headers.ts";
 import { fieldsIn, fieldsOf, nodeSchema } from "./schema-coverage.ts";
 import type { Reply } from "./service.ts";
 
@@ -70,7 +74,11 @@ export function fieldsOfBody(route: Route, body: unknown): string[] {
 }
 
 /** Headers of a success that the service sets itself, whatever the document names. */
-const REPLY_HEADERS: ReadonlySet<string> = new Set([NEXT_TOKEN_HEADER, TOTAL_RUNNING_HEADER]);
+const REPLY_HEADERS: ReadonlySet<string> = new Set([
+  NEXT_TOKEN_HEADER,
+  PAUSE_MODE_HEADER,
+  TOTAL_RUNNING_HEADER,
+]);
 
 /** The fields and headers of a reply, those included that the document does not name. */
 export function fieldsOfReply(route: Route, { status, body, headers }: Reply): string[] {

@@ -11,6 +11,7 @@ import {
   sandboxSchema,
   timeoutRequestSchema,
 } from "../../wire/control.ts";
+import { PAUSE_MODE_HEADER } from "../../wire/headers.ts";
 import { toFault, toCreatedBody, toSandboxBody } from "../reply.ts";
 import {
   DEFAULT_TIMEOUT_SECONDS,
@@ -61,11 +62,13 @@ export const lifecycleRoutes: readonly Route[] = [
     params: sandboxParams,
     body: pauseRequestSchema.default({}),
     replies: { 204: null },
+    replyHeaders: { "X-Pause-Mode": z.enum(["full", "filesystem"]) },
     faults: [400, 404, 409, 503],
     async handle({ params, body }, { sandboxes }) {
       const requiresDaemon = body.requireHealthyGuest ?? false;
-      await sandboxes.pause(readSandboxId(params), body.memory ?? true, requiresDaemon);
-      return { status: 204 };
+      const keepsMemory = body.memory ?? true;
+      const kept = await sandboxes.pause(readSandboxId(params), keepsMemory, requiresDaemon);
+      return { status: 204, headers: { [PAUSE_MODE_HEADER]: kept ? "full" : "filesystem" } };
     },
   }),
   // The first generation requires the timeout.

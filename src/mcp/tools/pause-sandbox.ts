@@ -27,14 +27,16 @@ export const pauseSandbox = defineTool({
   annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, keep_memory: keepsMemory }, context) {
     const { service, signal, suggest } = context;
-    const wasRunning = await onOptionalRoute(
+    const { wasRunning, keptMemory } = await onOptionalRoute(
       service.control.pause(sandboxId, keepsMemory, signal),
       `The sandbox service cannot pause.${suggest("set_timeout", " set_timeout extends a life.")}`,
       () => service.control.get(sandboxId, signal),
     );
     const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
-    const detail = keepsMemory ? await service.control.get(sandboxId, signal) : undefined;
-    const hasEnded = detail?.pauseMode === "filesystem" ? "; its processes have ended" : "";
+    const look = async () =>
+      (await service.control.get(sandboxId, signal)).pauseMode !== "filesystem";
+    const isKept = !keepsMemory || (keptMemory ?? (await look()));
+    const hasEnded = isKept ? "" : "; its processes have ended";
     const resume = suggest(
       "connect_sandbox",
       `connect_sandbox(sandbox_id="${sandboxId}") resumes it`,

@@ -89,7 +89,7 @@ test.for(OPERATIONS)("$name gives up after ten seconds and says what to do", asy
 test("a paused sandbox refuses for another reason, which stands at once", async () => {
   await using started = await startService(inTransition("paused", 1_000, null));
   const { control, recorder } = started;
-  expect(await control.pause("i1", true, signal)).toBe(false);
+  expect(await control.pause("i1", true, signal)).toMatchObject({ wasRunning: false });
   const forking = control.fork("i1", { count: 1, timeout: 60 }, signal);
   await expect(forking).rejects.toMatchObject({ code: "failed_precondition", hint: undefined });
   expect(recorder.requests.filter(({ method }) => method === "POST")).toHaveLength(2);

@@ -343,3 +343,17 @@ test.for([
     expect({ isError, text }).toEqual({ isError: true, text: expect.stringMatching(told) });
   },
 );
+
+test.for([
+  { mode: "full", ended: false, looks: 0 },
+  { mode: "filesystem", ended: true, looks: 0 },
+  { mode: "half", ended: false, looks: 1 },
+])("a pause is asked for once where the reply says what was kept: $mode", async (row) => {
+  await using remote = await startForeignHost((_, response) => {
+    response.writeHead(204, { "x-pause-mode": row.mode }).end();
+  });
+  const { text } = await remote.call("pause_sandbox", {});
+  expect(text.includes("its processes have ended")).toBe(row.ended);
+  const { requests } = remote.recorder;
+  expect(requests.filter(({ method }) => method === "GET")).toHaveLength(row.looks);
+});
