@@ -25,6 +25,7 @@ import {
   errorMessage,
   replyError,
   type Connection,
+  type HttpReply,
 } from "./http.ts";
 import { redactBody, redactError, redactFailure, redactKeys } from "./redact.ts";
 
@@ -158,22 +159,32 @@ async function* judged(
 
 const UNKNOWN_TYPE = { isStream: false, isBinary: false } as const;
 
+const LIMITED = 429;
+
 /**
  * The body of an error reply. A plain HTTP error, which a gateway or the token check sends in the
  * place of Connect's own form, is thrown as what its status means.
  */
 async function errorBody(
-  reply: { readonly statusCode: number; readonly body: AsyncIterable<Uint8Array> },
+  reply: Pick<HttpReply, "headers"> & {
+    readonly statusCode: number;
+    readonly body: AsyncIterable<Uint8Array>;
+  },
   call: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<AsyncIterable<Uint8Array>> {
   const body = redactBody(await readBeginning(reply.body, MAX_ERROR_BYTES), call.headers);
   const { statusCode: status } = reply;
-  // Connect has no form for a redirection.
-  if (status < 400 || errorMessage(body) !== undefined) {
-    throw replyError(new URL(call.url).pathname.slice(1), { status, headers: {}, body });
+  // Connect has no form for a redirection, and takes a limit of calls for a service that is not there.
+  if (status < 400 || status === LIMITED || errorMessage(body) !== undefined) {
+    throw replyError(new URL(call.url).pathname.slice(1), { ...reply, status, body });
   }
   return Readable.from([body]);
 }
+
+/** What the library says, with the code of a faulty request, of a reply whose rest did not come. */
+const BROKEN_OFF = /^protocol error: (?:missing EndStreamResponse|incomplete envelope|promised )/;
+/** What it says of a reply that no peer of ours sends. */
+const UNREAD = /^(?:protocol error: |received compressed envelope|unsupported content type)/;
 
 /** Whatever an RPC threw as ours; what the peer said is quoted in it. */
 export function fromRpcError(error: unknown, subject: string): SandboxError {
@@ -183,7 +194,10 @@ export function fromRpcError(error: unknown, subject: string): SandboxError {
   if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
   // What the library could not read has the code of a faulty request, or none; a peer's error has no cause.
   const isUnread = error.code === Code.InvalidArgument && error.cause !== undefined;
-  if (isUnread || error.rawMessage.startsWith("unsupported content type")) {
+  if (BROKEN_OFF.test(error.rawMessage)) {
+    return new SandboxError("unavailable", `${subject}: the reply broke off`, { cause: error });
+  }
+  if (isUnread || UNREAD.test(error.rawMessage)) {
     return unexpectedReply(error.rawMessage, { subject, cause: error });
   }
   const message = `${subject}: ${quoteWords(error.rawMessage)}`;

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { templateInUse } from "../../../src/wire/messages.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
+import { envelope } from "../../support/raw-call.ts";
 import { answerJson } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
@@ -215,6 +216,52 @@ test.for([
   });
   const { isError, text } = await remote.call(row.tool, row.input);
   expect({ isError, text }).toEqual({ isError: true, text: expect.stringContaining(row.told) });
+});
+
+const STREAM = { "content-type": "application/connect+json" };
+const INPUT = { tool: "send_input", input: { process_id: "p_7", data: "x" } };
+const PROCESS = { tool: "run_process", input: { cmd: "true" } };
+const LIST = { tool: "list_processes", input: {} };
+const LIMITED = {
+  status: 429,
+  headers: { "content-type": "text/html", "retry-after": "20" },
+  body: "<html>Slow down</html>",
+  told: /^resource_exhausted: .*429 "<html>Slow down.*\. Rate limited: wait 20 s\./,
+};
+const TOO_SHORT = {
+  status: 200,
+  headers: STREAM,
+  body: "",
+  told: /^unavailable: .*: the reply broke off\. /,
+};
+const EMPTY = {
+  status: 200,
+  headers: STREAM,
+  body: envelope("{}", { flags: 2 }),
+  told: /is not that of the E2B API: .*missing response message/,
+};
+const COMPRESSED = {
+  status: 200,
+  headers: STREAM,
+  body: envelope("{}", { flags: 1 }),
+  told: /is not that of the E2B API: .*compressed envelope/,
+};
+
+test.for([
+  { ...LIMITED, ...PROCESS },
+  { ...LIMITED, ...LIST },
+  { ...TOO_SHORT, ...PROCESS },
+  { ...TOO_SHORT, ...INPUT },
+  { ...EMPTY, ...INPUT },
+  { ...COMPRESSED, ...INPUT },
+  { ...COMPRESSED, ...PROCESS },
+])("$tool is told what is wrong: $told", async ({ tool, input, told, status, headers, body }) => {
+  await using remote = await startForeignHost(({ url }, response) => {
+    if (!url.endsWith("/Connect")) response.writeHead(status, headers).end(body);
+    else response.writeHead(200, STREAM).write(envelope('{"event":{"start":{"pid":7}}}'));
+  });
+  const { isError, text } = await remote.call(tool, input);
+  expect({ isError, text }).toEqual({ isError: true, text: expect.stringMatching(told) });
 });
 
 test("a copy of which a service says nothing is no copy", async () => {
