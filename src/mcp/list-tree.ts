@@ -27,12 +27,23 @@ export interface Tree {
   readonly isCut: boolean;
 }
 
+interface TreeLimits {
+  readonly depth: number;
+  /** Ends a listing of many calls, each of which may take its time. */
+  readonly deadline?: AbortSignal;
+}
+
 /**
  * The entries below a directory, parents before children.
  * @throws SandboxError when the directory itself cannot be listed.
  */
-export async function listTree(list: ListDirectory, path: string, depth: number): Promise<Tree> {
-  const tree = { list, entries: [], unreadable: [], skipped: [], calls: 0, isCut: false };
+export async function listTree(
+  list: ListDirectory,
+  path: string,
+  { depth, deadline }: TreeLimits,
+): Promise<Tree> {
+  const known = { entries: [], unreadable: [], skipped: [], isCut: false };
+  const tree = { ...known, list, deadline, calls: 0 };
   if (depth <= 1) return { ...tree, entries: await list(path, depth) };
   if (!(mayBeRoot(path) && (await isRoot(list, path)))) {
     try {
@@ -58,6 +69,7 @@ async function isRoot(list: ListDirectory, path: string): Promise<boolean> {
 
 interface Growing {
   readonly list: ListDirectory;
+  readonly deadline: AbortSignal | undefined;
   readonly entries: Entry[];
   readonly unreadable: string[];
   readonly skipped: string[];
@@ -95,13 +107,13 @@ async function descend(tree: Growing, path: string, depth: number): Promise<void
   else if (!tree.isCut) tree.unreadable.push(path);
 }
 
-/** The entries of a directory; undefined when it cannot be read, or no call is left. */
+/** The entries of a directory; undefined when it cannot be read, or no call or time is left. */
 async function attempt(
   tree: Growing,
   path: string,
   depth: number,
 ): Promise<readonly Entry[] | undefined> {
-  if (tree.calls >= MAX_CALLS) {
+  if (tree.calls >= MAX_CALLS || tree.deadline?.aborted === true) {
     tree.isCut = true;
     return undefined;
   }

@@ -14,6 +14,8 @@ import { READ_ONLY, defineTool } from "../tool.ts";
 const MAX_DEPTH = 10;
 const MAX_ENTRIES = 1_000;
 const MAX_OFFSET = 1_000_000;
+/** Below the patience of hosts, where one call for the whole tree has failed. */
+const MAX_LISTING_MS = 20_000;
 
 export const listDirectory = defineTool({
   name: "list_directory",
@@ -36,8 +38,9 @@ export const listDirectory = defineTool({
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
     const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
+    const listing = listTree(list, path, { depth, deadline: context.waitLimit(MAX_LISTING_MS) });
     const find = context.suggest("run_process", " Or run find with run_process.");
-    const { entries, unreadable, skipped, isCut } = await withHints(listTree(list, path, depth), {
+    const { entries, unreadable, skipped, isCut } = await withHints(listing, {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
       resource_exhausted: `A smaller depth, or a directory further down, has fewer.${find}`,

@@ -55,13 +55,13 @@ const CHILDREN = {
 
 test("a tree that may be read is one call", async () => {
   const { list, state } = treeOf(CHILDREN, []);
-  const { entries, unreadable } = await listTree(list, "/a", 3);
+  const { entries, unreadable } = await listTree(list, "/a", { depth: 3 });
   expect([entries.length, unreadable, state.calls]).toEqual([8, [], 1]);
 });
 
 test("what may not be read is named, and the rest is listed in order", async () => {
   const { list } = treeOf(CHILDREN, ["/a/b", "/a/c/e"]);
-  const { entries, unreadable, isCut } = await listTree(list, "/a", 3);
+  const { entries, unreadable, isCut } = await listTree(list, "/a", { depth: 3 });
   expect(entries.map(({ path }) => path)).toEqual([
     "/a/b",
     "/a/c",
@@ -75,7 +75,7 @@ test("what may not be read is named, and the rest is listed in order", async () 
 
 test("a directory that may not be read itself is an error", async () => {
   const { list } = treeOf(CHILDREN, ["/a"]);
-  await expect(listTree(list, "/a", 3)).rejects.toThrow("permission denied");
+  await expect(listTree(list, "/a", { depth: 3 })).rejects.toThrow("permission denied");
 });
 
 test("a tree of many closed directories ends after so many calls, and says so", async () => {
@@ -83,14 +83,14 @@ test("a tree of many closed directories ends after so many calls, and says so", 
   const closed = names.map((name) => `/r/${name}`);
   const children = Object.fromEntries([["/r", names], ...closed.map((path) => [path, ["x"]])]);
   const { list, state } = treeOf(children, closed);
-  const { entries, isCut } = await listTree(list, "/r", 2);
+  const { entries, isCut } = await listTree(list, "/r", { depth: 2 });
   expect([entries.length, isCut, state.calls <= 310]).toEqual([1_000, true, true]);
 });
 
 test("a link to a directory is not entered, in a tree with a closed directory either", async () => {
   const children = { "/a": ["b", "d", "link"], "/a/b": ["x"], "/a/d": ["w"], "/a/link": ["w"] };
   const { list } = treeOf(children, ["/a/b"]);
-  const { entries } = await listTree(list, "/a", 3);
+  const { entries } = await listTree(list, "/a", { depth: 3 });
   expect(entries.map(({ path }) => path)).toEqual(["/a/b", "/a/d", "/a/d/w", "/a/link"]);
 });
 
@@ -103,7 +103,7 @@ test.for(["/", "//", "/etc/.."])(
     const { entries, skipped, isCut } = await listTree(
       (from, depth) => list(from === path ? "/" : from, depth),
       path,
-      10,
+      { depth: 10 },
     );
     expect(entries.map((each) => each.path)).toEqual(["/etc", "/etc/x", "/proc", "/sys"]);
     expect([skipped, isCut]).toEqual([["/proc", "/sys"], false]);
@@ -117,20 +117,35 @@ test("a home of many directories is listed whole, relative to where it is", asyn
   const { entries, isCut } = await listTree(
     (from, depth) => list(from === "." ? "/home" : from, depth),
     ".",
-    2,
+    { depth: 2 },
   );
   expect([entries.length, isCut, state.calls]).toEqual([800, false, 2]);
 });
 
 test("/proc itself is listed", async () => {
   const { list } = treeOf(ROOT, []);
-  const { entries, skipped } = await listTree(list, "/proc", 10);
+  const { entries, skipped } = await listTree(list, "/proc", { depth: 10 });
   expect([entries.map(({ path }) => path), skipped]).toEqual([["/proc/1"], []]);
 });
 
 test("entries of the last directory that are beyond the limit are told to be missing", async () => {
   const names = Array.from({ length: 20_000 }, (_, index) => `f${index}`);
   const { list } = treeOf({ "/a": ["b", "c"], "/a/b": [], "/a/c": names }, ["/a/b"]);
-  const { entries, isCut } = await listTree(list, "/a", 2);
+  const { entries, isCut } = await listTree(list, "/a", { depth: 2 });
   expect([entries.length, isCut]).toEqual([20_000, true]);
+});
+
+test("a listing of many slow calls ends when its time is over", async () => {
+  const late = new AbortController();
+  const names = Array.from({ length: 400 }, (_, index) => `d${index}`);
+  const rows = names.map((name) => [`/a/${name}`, ["x"]]);
+  const closed = ["/a/d0"];
+  const { list, state } = treeOf(Object.fromEntries([["/a", names], ...rows]), closed);
+  const slow: ListDirectory = (path, depth) => {
+    if (path === "/a/d2") late.abort();
+    return list(path, depth);
+  };
+  const { entries, isCut } = await listTree(slow, "/a", { depth: 2, deadline: late.signal });
+  // The whole, the directory itself, and three below it.
+  expect([entries.length, isCut, state.calls]).toEqual([402, true, 5]);
 });
