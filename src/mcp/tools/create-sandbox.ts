@@ -45,7 +45,10 @@ const input = z.strictObject({
   allow_internet: z
     .boolean()
     .default(true)
-    .describe("Whether programs may reach the internet; a note tells where they cannot."),
+    .describe(
+      "Whether programs may reach the internet. A note says where not, but knows no firewall: " +
+        "sandbox-mcp doctor does.",
+    ),
   allow_out: networkInput(
     "What may be reached, as CIDRs, addresses or, for HTTP and TLS, names such as *.example.com; " +
       "deny the rest with 0.0.0.0/0 in deny_out.",

@@ -12,8 +12,8 @@ export const deleteSnapshot = defineTool({
   title: "Delete a snapshot",
   description:
     "Deletes a snapshot, or a template of build_template, for good, with all its names and " +
-    "versions. Sandboxes that were started from it must be killed first; the sandbox that it was " +
-    "taken from is not touched. What is not there is no error. Only delete what you made.",
+    "versions. Sandboxes started from it must be killed first; the one it was taken from is not " +
+    "touched. What is not there is no error. Only delete what you made.",
   toolset: "all",
   input: z.strictObject({
     snapshot_id: z.string().min(1).max(256).describe("From snapshot or list_snapshots."),

@@ -24,7 +24,7 @@ const input = z.strictObject({
     .describe("Watcher to go on with, from an earlier call."),
   recursive: z.boolean().default(false).describe("Whether subdirectories are watched too."),
   wait_seconds: optionalWaitInput(
-    "How long to wait for the first change; 0 only looks. Default: 30, or 0 to close a watcher_id.",
+    "How long to wait for the first change. Default: 30, or 0 to close a watcher_id.",
   ),
   close: z.boolean().default(false).describe("End the watcher after this call."),
   user: userInput(),
