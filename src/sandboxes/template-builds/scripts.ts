@@ -10,6 +10,11 @@
 export const COPY_SCRIPT = String.raw`
 set -eu -o pipefail
 archive=$1 source=./$2 target=$3 owner=$4 mode=$5
+lacks=
+for program in awk find readlink sed tar; do
+  command -v "$program" >/dev/null 2>&1 || lacks="$lacks $program"
+done
+[ -z "$lacks" ] || { echo "install what this image lacks for a copy, in a step before:$lacks" >&2; exit 1; }
 unpacked=$(mktemp -d /tmp/.copy-XXXXXXXXXX)
 trap 'rm -rf -- "$unpacked" "$archive"' EXIT
 tar -xf "$archive" -C "$unpacked" --no-same-owner -p
@@ -116,28 +121,50 @@ chown -- "$2" "$1"
  */
 export const USER_SCRIPT = String.raw`
 set -eu
+has() { command -v "$1" >/dev/null 2>&1; }
+# $1 name, $2 number or nothing. As in docker, a number without an account is in the group root.
+add_account() {
+  name=$1 uid=$2
+  if [ -z "$uid" ]; then set --
+  elif has useradd; then set -- -u "$uid" -g 0
+  else set -- -u "$uid" -G root; fi
+  if has useradd; then useradd -m "$@" -s /bin/bash -- "$name" >&2
+  elif has adduser; then adduser -D "$@" -s /bin/bash "$name" >&2
+  else add_lines; fi
+}
+# A small image of the family of Fedora has neither program.
+add_lines() {
+  gid=0 home=/home/$name
+  if [ -z "$uid" ]; then
+    uid=1000
+    while grep -q "^[^:]*:[^:]*:$uid:" /etc/passwd /etc/group; do uid=$((uid + 1)); done
+    gid=$uid
+    printf '%s:x:%s:\n' "$name" "$gid" >> /etc/group
+  fi
+  printf '%s:x:%s:%s::%s:/bin/bash\n' "$name" "$uid" "$gid" "$home" >> /etc/passwd
+  mkdir -p -- "$home"
+  chown -- "$uid:$gid" "$home"
+}
 case $1 in
 *[!0-9]*) name=$1 ;;
 *) name=$(awk -F: -v id="$1" '$3 == id { print $1; exit }' /etc/passwd) ;;
 esac
 if [ -z "$name" ]; then
-  # As in docker, a number without an account is in the group root.
   name=user$1
-  if command -v useradd >/dev/null 2>&1; then useradd -m -u "$1" -g 0 -s /bin/bash -- "$name" >&2
-  else adduser -D -u "$1" -G root -s /bin/bash "$name" >&2; fi
+  add_account "$name" "$1"
 fi
-if ! id -u -- "$name" >/dev/null 2>&1; then
-  if command -v useradd >/dev/null 2>&1; then useradd -m -s /bin/bash -- "$name" >&2
-  else adduser -D -s /bin/bash "$name" >&2; fi
-fi
+id -u -- "$name" >/dev/null 2>&1 || add_account "$name" ""
 if [ "$2" = true ] && [ "$name" != root ]; then
   uid=$(id -u -- "$name")
   mkdir -p /etc/sudoers.d
   printf '#%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$uid" > "/etc/sudoers.d/90-$uid"
   chmod 0440 "/etc/sudoers.d/90-$uid"
   if [ -e /usr/local/lib/sandbox-mcp/sudo.sh ]; then
-    if command -v usermod >/dev/null 2>&1; then usermod -a -G sudo -- "$name" >&2
-    else addgroup "$name" sudo >&2; fi
+    if has usermod; then usermod -a -G sudo -- "$name" >&2
+    elif has addgroup; then addgroup "$name" sudo >&2
+    elif ! grep -q "^sudo:.*[:,]$name\(,\|\$\)" /etc/group; then
+      sed -i -e "/^sudo:/s/:\$/:$name/;t" -e "/^sudo:/s/\$/,$name/" /etc/group
+    fi
   fi
 fi
 printf '%s\n' "$name"

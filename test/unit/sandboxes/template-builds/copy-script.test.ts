@@ -103,11 +103,11 @@ const APPLETS =
   "awk basename cat chmod chown cp dirname find grep id mkdir mktemp readlink rm sed stat tar touch";
 
 /** A directory of programs as an image of Alpine has them, and bash. */
-async function busyboxPath(folder: string): Promise<string> {
+async function busyboxPath(folder: string, applets = APPLETS): Promise<string> {
   const path = join(folder, "bin");
   await mkdir(path);
   const busybox = await findTestTool("busybox");
-  for (const name of APPLETS.split(" ")) await symlink(busybox, join(path, name));
+  for (const name of applets.split(" ")) await symlink(busybox, join(path, name));
   await symlink("/bin/bash", join(path, "bash"));
   return path;
 }
@@ -135,4 +135,13 @@ test.for(["GNU", "busybox"])("folders that are there keep their metadata: %s", a
     modes.push((await stat(join(target, path))).mode & 0o7777);
   }
   expect(modes).toEqual([0o1777, 0o711, 0o750, 0o644]);
+});
+
+test("what an image lacks for a copy is named", async () => {
+  await using folder = await makeTempFolder();
+  const PATH = await busyboxPath(folder.path, "cat chmod chown cp mkdir readlink sed");
+  const words = ["-c", COPY_SCRIPT, "copy", "/absent", "d", folder.path, "0:0", ""];
+  await expect(run("/bin/bash", words, { env: { PATH } })).rejects.toMatchObject({
+    stderr: expect.stringContaining("a copy, in a step before: awk find tar\n"),
+  });
 });

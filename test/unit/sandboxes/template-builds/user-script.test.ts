@@ -1,7 +1,7 @@
 /** The script of the step USER, with folders of its own instead of those of a system. */
 
 import { execFile } from "node:child_process";
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -62,3 +62,49 @@ test("an image with the stand-in of sudo gets a member of its group", async () =
   await makeUser(folder.path, ["with.dot", "true"]);
   expect(await readFile(join(folder.path, "groups"), "utf8")).toBe("-a -G sudo -- with.dot\n");
 });
+
+test("an image without useradd and adduser gets the lines of an account", async () => {
+  await using folder = await makeTempFolder();
+  const programs = join(folder.path, "bin");
+  await mkdir(join(folder.path, "etc"));
+  await mkdir(programs);
+  for (const name of ["awk", "chmod", "grep", "mkdir", "sed"]) {
+    await symlink(await programPath(name), join(programs, name));
+  }
+  // Accounts of the test are none of the machine's.
+  const known = `#!/bin/sh\n[ "$3" = root ] || grep -q "^$3:" ${folder.path}/etc/passwd && echo 1\n`;
+  await writeFile(join(programs, "id"), known, { mode: 0o755 });
+  const note = `#!/bin/sh\necho "$@" >> ${join(folder.path, "owners")}\n`;
+  await writeFile(join(programs, "chown"), note, { mode: 0o755 });
+  await mkdir(join(folder.path, "usr/local/lib/sandbox-mcp"), { recursive: true });
+  await writeFile(join(folder.path, "usr/local/lib/sandbox-mcp/sudo.sh"), "");
+  await writeFile(join(folder.path, "etc/passwd"), "user:x:1000:1000::/home/user:/bin/sh\n");
+  await writeFile(join(folder.path, "etc/group"), "sudo:x:27:\nother:x:1001:\n");
+  const script = USER_SCRIPT.replaceAll(/\/(?=etc\/|usr\/local\/|home\/)/g, `${folder.path}/`);
+  for (const [name = "", sudo = ""] of [
+    ["bob", "true"],
+    ["bob", "true"],
+    ["eve", "true"],
+    ["4321", "false"],
+  ]) {
+    await run("/bin/sh", ["-c", script, "user", name, sudo], { env: { PATH: programs } });
+  }
+  const home = join(folder.path, "home");
+  expect(await readFile(join(folder.path, "etc/passwd"), "utf8")).toBe(
+    "user:x:1000:1000::/home/user:/bin/sh\n" +
+      `bob:x:1002:1002::${home}/bob:/bin/bash\n` +
+      `eve:x:1003:1003::${home}/eve:/bin/bash\n` +
+      `user4321:x:4321:0::${home}/user4321:/bin/bash\n`,
+  );
+  expect(await readFile(join(folder.path, "etc/group"), "utf8")).toBe(
+    "sudo:x:27:bob,eve\nother:x:1001:\nbob:x:1002:\neve:x:1003:\n",
+  );
+  expect(await readFile(join(folder.path, "owners"), "utf8")).toBe(
+    `-- 1002:1002 ${home}/bob\n-- 1003:1003 ${home}/eve\n-- 4321:0 ${home}/user4321\n`,
+  );
+  expect(await readdir(home)).toEqual(["bob", "eve", "user4321"]);
+});
+
+async function programPath(name: string): Promise<string> {
+  return (await run("/bin/sh", ["-c", `command -v ${name}`])).stdout.trim();
+}
