@@ -147,7 +147,7 @@ add_lines() {
 }
 case $1 in
 *[!0-9]*) name=$1 ;;
-*) name=$(awk -F: -v id="$1" '$3 == id { print $1; exit }' /etc/passwd) ;;
+*) name=$(sed -n "/^[^:]*:[^:]*:$1:/{s/:.*//p;q;}" /etc/passwd) ;;
 esac
 if [ -z "$name" ]; then
   name=user$1
