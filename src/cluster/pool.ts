@@ -6,7 +6,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { BASELINE_WORD } from "../wire/pod-listener.ts";
-import { isConflict } from "./api.ts";
+import { hasErrorCode, isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { addressOf, endOf, PART, podSchema, startFaultOf, type Pod } from "./objects.ts";
 import { shapeOf, SHAPE, toPod, toReference, type PodOwner, type PodPlan } from "./pod-spec.ts";
@@ -84,7 +84,14 @@ export async function adoptPod(
     labels: { [PART]: "sandbox" },
     ownerReferences: [toReference(owner)],
   };
-  const reply = await api.call({ method: "PATCH", path: `pods/${name}`, body: { metadata } });
+  let reply: unknown;
+  try {
+    reply = await api.call({ method: "PATCH", path: `pods/${name}`, body: { metadata } });
+  } catch (error) {
+    // No watch told of its end, as after the state of a cluster was restored from a backup.
+    if (hasErrorCode(error, "not_found")) pods.drop(name);
+    throw error;
+  }
   const pod = podSchema.parse(reply);
   pods.apply(pod);
   if (addressOf(pod) !== undefined) return;

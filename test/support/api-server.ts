@@ -73,6 +73,8 @@ export interface TestApiServer extends AsyncDisposable {
   delayWatch(plural: string, selector: string): Disposable;
   /** What a path outside of the namespace answers to any method: a body, or a status alone. */
   provide(path: string, answer: object | number): void;
+  /** Takes an object away, of which no watch tells. */
+  lose(path: string): void;
   /** Requests that came, as `METHOD path`. */
   readonly calls: readonly string[];
 }
@@ -327,6 +329,7 @@ export async function startApiServer(): Promise<TestApiServer> {
     refuse(call, reply, isMeant = () => true) {
       lasting.push((made, body) => (made === call && isMeant(body) ? reply : undefined));
     },
+    lose: (path) => void objects.delete(path),
     refuseNext: (target, reply) => void refusals.set(target, reply),
     async [Symbol.asyncDispose]() {
       server.close();

@@ -107,3 +107,21 @@ test("of many creates at once each takes a pooled Pod while there are some", asy
   );
   expect(new Set(made.map(({ sandboxID }) => sandboxID))).toEqual(new Set(names));
 });
+
+test("pooled Pods that are gone without an event are replaced after creates that met them", async () => {
+  await using world = await startPodWorld();
+  const { api } = world;
+  const pooled = () =>
+    [...api.objects].flatMap(([path, { metadata }]) =>
+      metadata.labels?.["sandbox-mcp.io/part"] === "pool" ? [path] : [],
+    );
+  const { url } = await world.start({ pool: [{ template: "base", size: 2 }] });
+  await expect.poll(() => pooled().length, SETTLED).toBe(2);
+  // As after the state of a cluster was restored from a backup: no watch tells of them.
+  const lost = pooled();
+  for (const path of lost) api.lose(path);
+  const reply = await sendFront(url, "POST /v2/sandboxes", { templateID: "base" });
+  expect(reply.status).toBe(201);
+  await expect.poll(() => pooled().length, SETTLED).toBe(2);
+  expect(pooled().filter((path) => lost.includes(path))).toEqual([]);
+});
