@@ -4,6 +4,7 @@ exec 200<&"$1" 201>&"$2"
 eval "exec $1<&- $2>&-"
 set --
 HISTFILE=
+__trace=
 # An interrupt ends the cell; programs that it runs end by the signal itself.
 trap 'return 130 2>/dev/null' INT
 printf 'ready\n' >&201
@@ -20,9 +21,12 @@ while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && 
   eval "$__before"
   # Set anew for each cell: bash runs a trap no second time that was left by its return.
   trap 'return 130 2>/dev/null' INT
-  # Without the descriptors of this loop, which a program in the background would hold.
-  source <(printf '%s' "$__code") 200<&- 201>&-
-  __status=$?
+  # Without the descriptors of this loop, which a program in the background would hold. Where a cell has
+  # asked for traces, they are those of cells alone; lines keep their numbers.
+  source <(printf '%s' "$__trace$__code") 200<&- 201>&-
+  { __status=$? __flags=$-; set +x; } 2>/dev/null
+  __trace=
+  [[ $__flags != *x* ]] || __trace='set -x;'
   eval "$__after"
   if ((__status != 0)); then
     printf '{"type":"error","name":"ExitStatus","value":"%d","traceback":""}\n' "$__status" >&201

@@ -130,6 +130,21 @@ test("bash warns once of a locale that is not there", async () => {
   expect([textOf(next, "stdout"), textOf(next, "stderr")]).toEqual(["1\n", ""]);
 });
 
+test("bash traces cells and nothing of its own", async () => {
+  const made = await server.call("POST", "/contexts", { language: "bash", cwd: "/" });
+  const { id: context_id } = JSON.parse(made.text);
+  const env_vars = { A: "1" };
+  const first = await server.run("set -x; f() { return 3; }; f", { context_id, env_vars });
+  expect([textOf(first, "stderr"), textOf(first, "error")]).toEqual(["++ f\n++ return 3\n", "3"]);
+  const next = await server.run("# b\necho $LINENO; set +x", { context_id, env_vars });
+  expect([textOf(next, "stderr"), textOf(next, "stdout")]).toEqual([
+    "++ echo 2\n++ set +x\n",
+    "2\n",
+  ]);
+  expect(textOf(await server.run("echo b", { context_id, env_vars }), "stderr")).toBe("");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
 test("bash takes variables of a call back, whatever a cell makes of IFS", async () => {
   const made = await server.call("POST", "/contexts", { language: "bash", cwd: "/" });
   const { id: context_id } = JSON.parse(made.text);
