@@ -152,11 +152,16 @@ sub give {
     syscall( $call->{mount}, $type, $target, $type, 0x2 | 0x4 | 0x8, $unswapped ) == 0
         or mount_call( $type, $target, $type, 0x2 | 0x4 | 0x8, $data );
     syswrite STDOUT, "ready\n";
+    await_go();
+}
+
+# A caller that has given up, or has died, says nothing.
+sub await_go {
     my $text = '';
     while ( $text !~ /\n/ ) {
-        sysread( STDIN, $text, 8, length $text ) or complain('image was not given');
+        sysread( STDIN, $text, 8, length $text ) or complain('was not told to go on');
     }
-    $text eq "go\n" or complain('image was not given');
+    $text eq "go\n" or complain('was not told to go on');
 }
 
 1;

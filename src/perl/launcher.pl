@@ -276,6 +276,7 @@ my %step = (
     take    => [ 1, sub { load('launcher-images.pl'); start_taker(@_) } ],
     taken   => [ 1, sub { mount_taken(@_) } ],
     give    => [ 2, sub { load('launcher-images.pl'); give(@_) } ],
+    await   => [ 0, sub { load('launcher-images.pl'); await_go() } ],
 );
 
 umask 0022;

@@ -9,9 +9,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
-import { runProgram } from "../host/run-program.ts";
+import { runProgram, type RunningProgram } from "../host/run-program.ts";
 import type { Connections } from "../network/connections.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
@@ -20,11 +21,15 @@ import { makeWhole } from "../storage/layers.ts";
 import { stageOf } from "../storage/rootfs.ts";
 import type { ImageKeys } from "./image-seal.ts";
 import { MEMORY_IMAGE, readPlace, sealImage, type TakenImage } from "./memory-image.ts";
-import { createTaker, type ImageTaker } from "./take-image.ts";
+import { createTaker } from "./take-image.ts";
 import { watchImage } from "./watch-image.ts";
 
 /** Gigabytes on a slow disk. */
 const TIMEOUT_MS = 5 * 60_000;
+/** Of the copy of files before it. */
+const PREPARED_MS = 10 * 60_000;
+/** What the launcher waits for. */
+const GO = "go\n";
 /** Ends of connections take a moment to reach the kernel inside. */
 const ATTEMPTS = 10;
 const RETRY_MS = 50;
@@ -68,10 +73,11 @@ export async function saveMemory<T>(
     const place = await readPlace(runtime, daemon);
     const limitBytes = SIZE_FACTOR * ((await cgroup.readMemoryLimit()) ?? Infinity);
     const image = { folder: join(draft, MEMORY_IMAGE), target, limitBytes };
+    await using first = prepareSave(source, image);
     let taken: TakenImage | undefined;
     const value = await take(async () =>
       connections.whileCut(async () => {
-        taken = await checkpoint(source, image);
+        taken = await checkpoint(source, image, first);
       }),
     );
     result = { value };
@@ -94,25 +100,20 @@ interface ImagePlace {
   readonly limitBytes: number;
 }
 
-/** Fills the folder, which this call makes. The container is paused, and no connection is open. */
+/** Fills the folder. The container is paused, and no connection is open. */
 async function checkpoint(
   source: MemorySource,
   image: ImagePlace,
+  first: PreparedSave,
 ): Promise<TakenImage | undefined> {
-  const { folder } = image;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await mkdir(folder, { mode: 0o700 });
-      const taker = source.keys.isOn ? await createTaker(source.keys, image) : undefined;
-      // One that is encrypted is bounded where it is taken.
-      const limitBytes = taker === undefined ? image.limitBytes : Infinity;
-      await using stack = new AsyncDisposableStack();
-      stack.use(watchImage(folder, limitBytes, async () => source.cgroup.kill()));
-      await runCheckpoint(source, folder, taker);
+      await using save = attempt === 1 ? first : prepareSave(source, image);
+      const taken = await save.run();
       await step("checkpoint.saved");
-      return taker?.taken();
+      return taken;
     } catch (error) {
-      await removeTree(folder);
+      await removeTree(image.folder);
       const isLate = error instanceof SandboxError && error.code === "deadline_exceeded";
       if (isLate || attempt === ATTEMPTS) {
         throw new SandboxError("unavailable", "memory was not saved", { cause: error });
@@ -122,15 +123,56 @@ async function checkpoint(
   }
 }
 
+interface PreparedSave extends AsyncDisposable {
+  /** Once, when the container is paused. */
+  run(): Promise<TakenImage | undefined>;
+}
+
+/** Starts all but the runtime while programs still run, which would be frozen for it. */
+function prepareSave(source: MemorySource, image: ImagePlace): PreparedSave {
+  const go = Promise.withResolvers<string>();
+  const end = new AbortController();
+  const saving = runCheckpoint({ source, image, go: go.promise }, end.signal);
+  // Who runs it learns of its fault.
+  saving.catch(() => undefined);
+  return {
+    async run() {
+      // One that is encrypted is bounded where it is taken.
+      const limitBytes = source.keys.isOn ? Infinity : image.limitBytes;
+      const late = signalAfter(TIMEOUT_MS);
+      late.addEventListener("abort", () => end.abort(), { once: true });
+      await using stack = new AsyncDisposableStack();
+      stack.use(watchImage(image.folder, limitBytes, async () => source.cgroup.kill()));
+      go.resolve(GO);
+      return await saving.catch((error: unknown) => {
+        throw late.aborted ? new SandboxError("deadline_exceeded", "save took too long") : error;
+      });
+    },
+    async [Symbol.asyncDispose]() {
+      go.resolve("");
+      end.abort();
+      await saving.catch(() => undefined);
+    },
+  };
+}
+
+interface CheckpointRun {
+  readonly source: MemorySource;
+  readonly image: ImagePlace;
+  /** What the launcher waits for. */
+  readonly go: Promise<string>;
+}
+
 async function runCheckpoint(
-  source: MemorySource,
-  folder: string,
-  taker: ImageTaker | undefined,
-): Promise<void> {
-  const { runtime, flags, id, directory, perlDirectory } = source;
+  { source, image, go }: CheckpointRun,
+  signal: AbortSignal,
+): Promise<TakenImage | undefined> {
+  const { runtime, flags, id, directory, perlDirectory, keys } = source;
+  await mkdir(image.folder, { mode: 0o700 });
+  const taker = keys.isOn ? await createTaker(keys, image) : undefined;
   const stage = stageOf(directory).directory;
   const state = join(stage, STATE);
-  const path = taker === undefined ? folder : join(stage, taker.place);
+  const path = taker === undefined ? image.folder : join(stage, taker.place);
   const words = ["checkpoint", "--leave-running", "--compression=none", "--image-path", path, id];
   const command = launcherCommand(perlDirectory, [
     ...(taker?.before ?? []),
@@ -140,10 +182,17 @@ async function runCheckpoint(
     ["mkdir", STATE],
     ["bind", join(directory, FOLDER_NAMES.runtime, STATE), STATE],
     ...(taker?.inside ?? []),
+    ["await"],
     ["exec", runtime, "--root", state, ...flags, ...words],
   ]);
+  const serve = async ({ stdin, stdout }: RunningProgram) => {
+    void go.then((word) => stdin.end(word));
+    await taker?.serve({ stdout });
+  };
   await runProgram(command, {
-    timeoutMs: TIMEOUT_MS,
-    ...(taker !== undefined && { serve: taker.serve }),
+    timeoutMs: PREPARED_MS + TIMEOUT_MS,
+    signal,
+    ...(taker === undefined ? { input: go } : { serve }),
   });
+  return taker?.taken();
 }

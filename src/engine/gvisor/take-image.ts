@@ -48,7 +48,7 @@ export interface ImageTaker {
   readonly inside: readonly LauncherStep[];
   /** What the runtime is given as the place of the image, below the working folder. */
   readonly place: string;
-  readonly serve: (program: RunningProgram) => Promise<void>;
+  readonly serve: (program: Pick<RunningProgram, "stdout">) => Promise<void>;
   /** After a clean end of the runtime. */
   taken(): TakenImage;
 }
@@ -67,8 +67,7 @@ export async function createTaker(
       ["taken", PLACE],
     ],
     place: PLACE,
-    async serve({ stdin, stdout }) {
-      stdin.end();
+    async serve({ stdout }) {
       const file = createWriteStream(join(folder, SEALED_FILE), { flags: "wx", mode: FILE_MODE });
       await pipeline(stdout, sealer.stream, file);
     },

@@ -97,6 +97,8 @@ export type LauncherStep =
    * `go` and a line feed on standard input: the caller fills it by way of this process meanwhile.
    */
   | readonly ["give", target: string, sizeBytes: string]
+  /** Waits for `go` and a line feed on standard input. */
+  | readonly ["await"]
   | readonly ["exec", file: string, ...args: string[]]
   /** As `exec`, with the program of the last `open`; the first word is the name that it sees. */
   | readonly ["run", name: string, ...args: string[]]

@@ -77,10 +77,20 @@ describe.skipIf(whyNoFuse() !== "")("an image that is taken and given", () => {
       expect(await give(folder.path, input, "echo started")).toEqual({
         code: 111,
         stdout: "ready\n",
-        stderr: "launcher: image was not given\n",
+        stderr: "launcher: was not told to go on\n",
       });
     }
   });
+});
+
+test.for([
+  ["go\n", 0, "started\n"],
+  ["", 111, ""],
+  ["stop\n", 111, ""],
+] as const)("a launcher that awaits its word is told %j", async ([input, code, stdout]) => {
+  const words = [...CALLER, "await", "exec", "sh", "-c", "echo started"];
+  const ended = await runPerl("launcher", { words, input });
+  expect([ended.code, ended.stdout.toString("latin1")]).toEqual([code, stdout]);
 });
 
 test("without a place in memory nothing is given", async () => {
