@@ -172,10 +172,7 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
   return Date.now() - mtimeMs < MIN_AGE_MS;
 }
 
-/**
- * Removes the folders of dead fronts of a cluster, which have a socket and nothing else: what others
- * left is removed with their containers and rows. A failure is reported.
- */
+/** Removes the folders of dead fronts of a cluster: they have a socket and nothing else. */
 export async function removeDeadFronts(home: string, onFailure: TellFailure): Promise<void> {
   const socket = basename(controlSocketPath(home, ""));
   const isDead = async (instance: string) => {

@@ -134,6 +134,14 @@ test("a thousand files are asked for at once", async () => {
   ]);
 });
 
+const tooMuch = (size: number, name: string) => ({
+  status: 400,
+  body: {
+    code: 400,
+    message: `invalid metadata: total metadata size ${size} exceeds what its file system keeps: fewer than 4096 bytes fit into the attributes of ${name}`,
+  },
+});
+
 test("what cannot be stored: ignored where nothing is kept, told where there is no room", async () => {
   await using daemon = await startTestDaemon();
   const kernel = "/proc/self/oom_score_adj";
@@ -152,13 +160,6 @@ test("what cannot be stored: ignored where nothing is kept, told where there is 
   const path = join(daemon.folder, "full");
   await writeFile(path, "");
   await setAttribute(daemon, path, { name: "user.large", value: '"x" x 3000' });
-  const tooMuch = (size: number, name: string) => ({
-    status: 400,
-    body: {
-      code: 400,
-      message: `invalid metadata: total metadata size ${size} exceeds what its file system keeps: fewer than 4096 bytes fit into the attributes of ${name}`,
-    },
-  });
   expect(await upload(daemon, path, { k: "v".repeat(2000) })).toEqual(tooMuch(2010, path));
   // Below the bound of headers, and more than a block of the file system.
   const fresh = join(daemon.folder, "new");
