@@ -5,6 +5,7 @@ import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { anySignal } from "../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { openTunnel } from "../engine/network/container-sockets.ts";
 import {
@@ -125,6 +126,7 @@ async function connectTo({ host, port = POD_PORT }: PodAddress, signal: AbortSig
 
 async function upgraded(call: ClientRequest): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  limitInterimReplies(call, MAX_DAEMON_REPLIES);
   call.on("error", reject);
   call.once("upgrade", (_reply: IncomingMessage, socket: Socket, head: Buffer) => {
     if (head.length > 0) socket.unshift(head);

@@ -3,13 +3,10 @@
 import { request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
-import { limitInterimReplies } from "../common/interim-replies.ts";
+import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { asOperation } from "../common/operation.ts";
 import { MESSAGES } from "../wire/messages.ts";
-
-/** Interim replies that a daemon may send; ours sends none. */
-const MAX_INTERIM_REPLIES = 8;
 
 export interface DaemonCall {
   readonly method: "GET" | "POST";
@@ -55,7 +52,7 @@ async function send(
     },
     signal,
   });
-  limitInterimReplies(outgoing, MAX_INTERIM_REPLIES);
+  limitInterimReplies(outgoing, MAX_DAEMON_REPLIES);
   outgoing.on("response", resolve);
   // An abort says that its signal fired, and the signal whether a caller or a bound did so.
   const reasonOf = (error: Error): unknown => (signal.aborted ? signal.reason : error);

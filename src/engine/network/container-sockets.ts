@@ -8,6 +8,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../../common/interim-replies.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { openSocketPath } from "../../common/socket-path.ts";
 
@@ -109,6 +110,7 @@ export async function openTunnel(
 
 async function upgraded(call: ClientRequest, port: number): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  limitInterimReplies(call, MAX_DAEMON_REPLIES);
   // A daemon that is not ours any more may cause more than one.
   call.on("error", reject);
   call.once("upgrade", (_response: IncomingMessage, socket: Socket, head: Buffer) => {

@@ -1,0 +1,52 @@
+/** Daemons that send interim replies without end in the place of an answer. */
+
+import { generateKeyPairSync } from "node:crypto";
+import { connect, createServer, type Socket } from "node:net";
+import { expect, test } from "vitest";
+import { createPodDialer } from "../../../src/cluster/dial.ts";
+import { openPort } from "../../../src/engine/network/container-sockets.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
+
+const FLOOD = Buffer.from("HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n".repeat(100));
+
+/** Sends until the peer has had enough. */
+function flood(socket: Socket): void {
+  const send = () => {
+    while (!socket.destroyed && socket.write(FLOOD)) continue;
+  };
+  socket.on("error", () => undefined).on("drain", send);
+  socket.once("data", send);
+}
+
+async function startFlood() {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    flood(socket);
+  });
+  const port = await listenOnLoopback(server);
+  return {
+    port,
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const { signal } = new AbortController();
+const TOLD = expect.stringContaining("too many interim replies");
+
+test("a port of a container", async () => {
+  await using daemon = await startFlood();
+  const dialControl = async () => connect(daemon.port, "127.0.0.1");
+  await expect(openPort(dialControl, 8080, signal)).rejects.toMatchObject({ message: TOLD });
+});
+
+test("the daemon of a Pod", async () => {
+  await using daemon = await startFlood();
+  const { privateKey: passKey } = generateKeyPairSync("ed25519");
+  const address = { podName: "p", host: "127.0.0.1", port: daemon.port, passKey };
+  const dialer = createPodDialer(address, async () => undefined);
+  await expect(dialer.dialControl(signal)).rejects.toMatchObject({ message: TOLD });
+});
