@@ -6,9 +6,11 @@ import { Pool, request } from "undici";
 import { createSystemClock } from "../common/clock.ts";
 import { toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
+import { MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import { daemonError } from "./http.ts";
+import { interimLimit } from "./interim-limit.ts";
 
 export interface DaemonClientOptions {
   readonly sandboxId: string;
@@ -46,6 +48,7 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     allowH2: false,
     connect: (_target, callback) => void connect(options, end.signal, callback),
   });
+  const dispatcher = pool.compose(interimLimit(MAX_DAEMON_REPLIES));
   const access = { token, domain: undefined, expiresAtMs: undefined, onTimeout: undefined };
   const source: AccessSource = {
     sandboxId,
@@ -55,14 +58,14 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     // Its host pauses none while it asks something of it.
     isRunning: async () => true,
   };
-  const connection = { dispatcher: pool, clock: createSystemClock() };
+  const connection = { dispatcher, clock: createSystemClock() };
   const { process } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
   return {
     process,
     async sendFile(path, content, { user, signal, isGzip }) {
       const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
       const reply = await request(`${ORIGIN}/files?${query.toString()}`, {
-        dispatcher: pool,
+        dispatcher,
         method: "POST",
         headers: {
           ...accessHeaders(source),

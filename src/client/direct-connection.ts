@@ -7,9 +7,11 @@
 import type { Socket } from "node:net";
 import { Pool, type Dispatcher } from "undici";
 import { SandboxError } from "../common/errors.ts";
+import { MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { shortageOf } from "../common/shortage.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
+import { limited } from "./interim-limit.ts";
 
 /** One run of a sandbox; another one begins when it is resumed. */
 export interface DirectRun {
@@ -62,7 +64,8 @@ export function startDirectConnections(gateway: Dispatcher, find: FindRun): Dire
       gateway.compose((dispatch) => (options, handler) => {
         const run = find(sandboxId);
         if (run === undefined) return dispatch(options, handler);
-        return (pools.get(run) ?? open(run)).dispatch(options, endIfSilent(handler, run));
+        const pool = pools.get(run) ?? open(run);
+        return pool.dispatch(options, endIfSilent(limited(handler, MAX_DAEMON_REPLIES), run));
       }),
     async [Symbol.asyncDispose]() {
       await Promise.all([...pools.values()].map((pool) => pool.destroy()));

@@ -17,6 +17,7 @@ import { startDirectConnections, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import { hostConnector } from "./host-connector.ts";
 import type { Connection } from "./http.ts";
+import { interimLimit } from "./interim-limit.ts";
 import { socketConnector } from "./socket-connector.ts";
 
 export interface ServiceOptions {
@@ -111,11 +112,12 @@ const SHARED_HOST_DOMAINS: ReadonlySet<string> = new Set([
 /** A service that answers at a URL, or behind a unix socket. */
 export function createService(options: ServiceOptions): Service {
   const { socketPath } = options;
-  const dispatcher = new Agent({
+  const agent = new Agent({
     connections: MAX_CONNECTIONS,
     allowH2: false,
     connect: socketPath === undefined ? hostConnector() : socketConnector(socketPath),
   });
+  const dispatcher = agent.compose(interimLimit());
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };
   const direct = options.findRun && startDirectConnections(dispatcher, options.findRun);
@@ -172,7 +174,7 @@ export function createService(options: ServiceOptions): Service {
     },
     async [Symbol.asyncDispose]() {
       await direct?.[Symbol.asyncDispose]();
-      await dispatcher.destroy();
+      await agent.destroy();
     },
   };
 }

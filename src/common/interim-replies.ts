@@ -3,7 +3,7 @@
 import type { ClientRequest } from "node:http";
 
 /** A service that reports its progress every second has half an hour. */
-const MAX_INTERIM_REPLIES = 2_048;
+export const MAX_INTERIM_REPLIES = 2_048;
 /** Of a daemon to a call of the service itself; ours sends none. */
 export const MAX_DAEMON_REPLIES = 8;
 
