@@ -10,10 +10,11 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import { duplexPair, type Duplex } from "node:stream";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Logger } from "../common/log.ts";
 import { bindEmitter, failUntilClosed, runOperation, type Operation } from "../common/operation.ts";
+import { openPair } from "./connection-pair.ts";
 import { wrapConnection } from "./wrapped-connection.ts";
 
 /** What one client may have open at once, as pools of clients use them. */
@@ -48,6 +49,8 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 
 export interface Http2BridgeOptions {
   readonly serve: (connection: Duplex) => void;
+  /** Whether the whole reply to the request on a connection was given. */
+  readonly isAnswered: (connection: Duplex) => boolean;
   readonly maxHeaderBytes: number;
   /** How long a connection may stay open without its first frame, and later without a stream. */
   readonly idle: { readonly firstMs: number; readonly laterMs: number };
@@ -112,7 +115,6 @@ function endWhenIdle(
   session.on("stream", (stream) => {
     streams += 1;
     clearTimeout(timer);
-    endWhenAnswered(stream, laterMs);
     stream.once("close", () => {
       streams -= 1;
       wait(laterMs);
@@ -122,10 +124,14 @@ function endWhenIdle(
 }
 
 /** A client that leaves its side open, or reads no reply, would hold an answered stream for ever. */
-function endWhenAnswered(stream: ServerHttp2Stream, silentMs: number): void {
+function endWhenAnswered(
+  stream: ServerHttp2Stream,
+  silentMs: number,
+  isAnswered: () => boolean,
+): void {
   stream.setTimeout(silentMs);
   stream.on("timeout", () => {
-    if (stream.writableEnded) stream.destroy();
+    if (stream.writableEnded || isAnswered()) stream.destroy();
     else stream.setTimeout(silentMs);
   });
 }
@@ -138,7 +144,7 @@ interface Arrival {
 
 function forward(
   { stream, headers, remoteAddress }: Arrival,
-  { serve, log }: Http2BridgeOptions,
+  { serve, isAnswered, idle, log }: Http2BridgeOptions,
 ): void {
   const { ":method": method = "GET", ":path": path = "/" } = headers;
   stream.on("error", (error) => log.debug({ op: "http2.stream", err: error }, "stream broke"));
@@ -146,9 +152,11 @@ function forward(
     stream.respond({ ":status": METHOD_NOT_ALLOWED }, { endStream: true });
     return;
   }
-  const [inner, outer] = duplexPair();
-  // Before Node 24.16 a side that is destroyed is no end for the other one.
-  outer.once("close", () => inner.push(null));
+  let reply: IncomingMessage | undefined;
+  const { inner, outer } = openPair((goOn) =>
+    onceTaken(stream, () => [inner, reply].some(hasUnread), goOn),
+  );
+  endWhenAnswered(stream, idle.laterMs, () => isAnswered(outer));
   // Services inside are told how and from where the client came.
   serve(Object.assign(outer, { encrypted: true, remoteAddress }));
   const call = httpRequest({
@@ -158,7 +166,10 @@ function forward(
     headers: [...toInnerHeaders(headers), ...toFraming(stream, headers)],
     setHost: false,
   });
-  call.on("response", (reply) => answer(stream, reply, log));
+  call.on("response", (begun) => {
+    reply = begun;
+    answer(stream, reply, log);
+  });
   // A reply that switches protocols without having been asked to has no form in HTTP/2.
   call.on("upgrade", () => refuse(stream));
   call.on("error", () => refuse(stream));
@@ -172,6 +183,23 @@ function forward(
   stream.pipe(call, { end: false });
   // A stream that is reset ends too: what came of its body would look whole.
   stream.once("end", () => (stream.closed ? call.destroy() : call.end()));
+}
+
+/**
+ * Calls back when the client has taken what came before. What a client does not read stays with the
+ * service, as on a connection of its own, where it is counted for its team.
+ */
+function onceTaken(stream: ServerHttp2Stream, isOnItsWay: () => boolean, goOn: () => void): void {
+  const again = (): void => onceTaken(stream, isOnItsWay, goOn);
+  if (stream.destroyed || stream.writableFinished) goOn();
+  else if (stream.writableEnded) stream.once("finish", goOn);
+  else if (stream.writableLength > 0) stream.write("", again);
+  else if (isOnItsWay()) setImmediate(again);
+  else goOn();
+}
+
+function hasUnread(source: Duplex | IncomingMessage | undefined): boolean {
+  return source !== undefined && !source.destroyed && source.readableLength > 0;
 }
 
 /**

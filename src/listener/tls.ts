@@ -1,6 +1,6 @@
 /** A listener with TLS: HTTP/1.1 and HTTP/2, as the client asks for in the handshake. */
 
-import type { Server, ServerOptions } from "node:http";
+import type { Server, ServerOptions, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
@@ -47,8 +47,11 @@ export function createTlsServer(options: {
   const serve = (connection: Duplex) => {
     for (const take of takers) Reflect.apply(take, server, [connection]);
   };
+  const replies = new WeakMap<Duplex, ServerResponse>();
+  server.on("request", (request, response) => replies.set(request.socket, response));
   const bridge = createHttp2Bridge({
     serve,
+    isAnswered: (connection) => replies.get(connection)?.writableEnded === true,
     maxHeaderBytes: http.maxHeaderSize,
     idle: { firstMs: http.headersTimeout, laterMs: http.keepAliveTimeout },
     log,
