@@ -15,6 +15,7 @@ import type { TLSSocket } from "node:tls";
 import type { Logger } from "../common/log.ts";
 import { bindEmitter, failUntilClosed, runOperation, type Operation } from "../common/operation.ts";
 import { openPair } from "./connection-pair.ts";
+import { hasUnread, onceTaken, passBody } from "./http2-flow.ts";
 import { wrapConnection } from "./wrapped-connection.ts";
 
 /** What one client may have open at once, as pools of clients use them. */
@@ -180,26 +181,9 @@ function forward(
   });
   // The first byte of a body may come later than a head may take, or after the reply has begun.
   if (!stream.endAfterHeaders) call.flushHeaders();
-  stream.pipe(call, { end: false });
+  passBody(stream, call);
   // A stream that is reset ends too: what came of its body would look whole.
   stream.once("end", () => (stream.closed ? call.destroy() : call.end()));
-}
-
-/**
- * Calls back when the client has taken what came before. What a client does not read stays with the
- * service, as on a connection of its own, where it is counted for its team.
- */
-function onceTaken(stream: ServerHttp2Stream, isOnItsWay: () => boolean, goOn: () => void): void {
-  const again = (): void => onceTaken(stream, isOnItsWay, goOn);
-  if (stream.destroyed || stream.writableFinished) goOn();
-  else if (stream.writableEnded) stream.once("finish", goOn);
-  else if (stream.writableLength > 0) stream.write("", again);
-  else if (isOnItsWay()) setImmediate(again);
-  else goOn();
-}
-
-function hasUnread(source: Duplex | IncomingMessage | undefined): boolean {
-  return source !== undefined && !source.destroyed && source.readableLength > 0;
 }
 
 /**
