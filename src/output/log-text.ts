@@ -26,28 +26,45 @@ export interface LogText {
 
 /** Both streams of a process in order of arrival. */
 export function textOf(source: OutputSource): LogText {
-  return textOfPieces(source, ({ stream, bytes }) =>
-    stream === "note" ? restOfNote(bytes) : withoutNotes(bytes),
-  );
+  return textOfPieces(source, ({ stream, bytes }, before) => {
+    if (stream !== "note") return withoutNotes(bytes);
+    // The note before may go on in it.
+    return before?.stream === "note" ? bytes : restOfNote(bytes);
+  });
 }
 
-function textOfPieces(source: OutputSource, shown: (piece: Piece) => Uint8Array): LogText {
+type Show = (piece: Piece, before: Piece | undefined) => Uint8Array;
+
+function textOfPieces(source: OutputSource, shown: Show): LogText {
   return {
     end: source.totalBytes,
     async read(from, maxBytes) {
-      const pieces = await source.pieces(from, maxBytes);
-      const start = pieces[0]?.start ?? source.totalBytes;
       const kept: Uint8Array[] = [];
-      let at = start;
-      for (const piece of pieces) {
+      let start = source.totalBytes;
+      let before: Piece | undefined;
+      for await (const piece of piecesFrom(source, from, maxBytes)) {
         // The next read begins behind the gap and says so.
-        if (piece.start !== at) break;
-        kept.push(shown(piece));
-        at += piece.bytes.length;
+        if (before !== undefined && piece.start !== before.start + before.bytes.length) break;
+        if (before === undefined) start = piece.start;
+        kept.push(shown(piece, before));
+        before = piece;
       }
       return { start, bytes: Buffer.concat(kept).subarray(0, maxBytes) };
     },
   };
+}
+
+/** What is kept from a position on; a source gives what one of its places has at a time. */
+async function* piecesFrom(source: OutputSource, from: number, maxBytes: number) {
+  for (let [at, size] = [from, 0]; size < maxBytes && at < source.totalBytes;) {
+    const pieces = await source.pieces(at, maxBytes - size);
+    if (pieces.length === 0) return;
+    for (const piece of pieces) {
+      yield piece;
+      at = piece.start + piece.bytes.length;
+      size += piece.bytes.length;
+    }
+  }
 }
 
 /** The text of the log of a sandbox; its spool holds the notes in their final form. */
@@ -126,7 +143,8 @@ async function textOfRange(text: LogText, from: number, address: string): Promis
   const { start, bytes } = await text.read(wanted, READ_BYTES);
   const isLast = start + bytes.length >= text.end;
   const end = isLast ? bytes.length : endBeforeNote(bytes, cutBefore(bytes, bytes.length - 1));
-  const shown = bytes.subarray(0, end);
+  // A single byte before a gap is no line, and is shown all the same.
+  const shown = bytes.subarray(0, end || bytes.length);
   const next = start + shown.length;
   const lost = { note: `[… ${formatBytes(start - wanted)} no longer kept …]` };
   const more = { note: `[… ${formatBytes(text.end - next)} more: ${address}/${next}]` };

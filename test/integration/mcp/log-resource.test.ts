@@ -144,3 +144,31 @@ test("subscribers of a part of a log, and of an id with a suffix, learn of chang
   await run(world, id, "echo x");
   await expect.poll(() => [...updates].toSorted()).toEqual(uris.toSorted());
 });
+
+/** The first part in memory has 256 KiB, and both parts a MiB. */
+test.for([
+  { lines: 50_000, of: "two parts in memory" },
+  { lines: 200_000, of: "more than memory holds" },
+])("a log of $of has its newest line, and its pages have every line once", async ({ lines }) => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  await run(world, id, `seq ${lines}`);
+  const text = async (uri: string) => {
+    const { contents } = await world.host.client.readResource({ uri });
+    return contents.map((part) => ("text" in part ? part.text : "")).join("");
+  };
+  const processId = /--- (p_\d+) ended/.exec(await text(`sandbox:///${id}/log`))?.[1] ?? "";
+  const log = `sandbox:///${id}/process/${processId}/log`;
+  expect(await text(log)).toContain(`\n${lines}\n`);
+  const seen = new Set<string>();
+  let rest = "";
+  for (let next: string | undefined = `${log}/0`; next !== undefined;) {
+    expect(seen).not.toContain(next);
+    seen.add(next);
+    const page = await text(next);
+    const [, body = ""] = /^--- log \w+\n([^]*?)--- (?:\[|end )/.exec(page) ?? [];
+    rest += body;
+    next = /more: (sandbox:\S+\/log\/[0-9]+)\]/.exec(page)?.[1];
+  }
+  expect(rest).toBe(Array.from({ length: lines }, (_none, index) => `${index + 1}\n`).join(""));
+});
