@@ -93,7 +93,8 @@ export class ProcessOutput implements OutputSource {
   async pieces(from: number, maxBytes: number): Promise<readonly Piece[]> {
     const { gap } = this.#recent;
     const start = from - this.#base;
-    if (start >= gap.end || this.#spool === undefined) {
+    const isInMemory = start >= gap.end || (start >= 0 && gap.start === gap.end);
+    if (isInMemory || this.#spool === undefined) {
       return this.#shifted(this.#recent.pieces(start));
     }
     if (start >= 0 && start < gap.start) {

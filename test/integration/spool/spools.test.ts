@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
+import { ProcessOutput } from "../../../src/output/process-output.ts";
 import type { SpoolClock } from "../../../src/spool/ages.ts";
 import { collectHome } from "../../../src/spool/collect.ts";
 import { measureSpool, readPieces } from "../../../src/spool/reader.ts";
@@ -97,6 +98,16 @@ async function sizeOf(folder: string): Promise<number> {
   const sizes = await Promise.all(names.map(async (name) => (await stat(join(folder, name))).size));
   return sizes.reduce((sum, size) => sum + size, 0);
 }
+
+test("output that memory holds in two parts is read to its end at once", async () => {
+  await using disk = await makeDisk();
+  const output = new ProcessOutput(create(disk.start()));
+  const bytes = bytesOf(300_000);
+  await output.append("stdout", bytes);
+  const pieces = await output.pieces(200_000, 100_000);
+  await output.close({});
+  expect(Buffer.concat(pieces.map((piece) => piece.bytes))).toEqual(bytes.subarray(200_000));
+});
 
 test("what is written is read from any position, each byte with its voice", async () => {
   await using disk = await makeDisk();
