@@ -4,7 +4,12 @@ import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
-import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import {
+  foreignNamespace,
+  malformedName,
+  sandboxCannotBe,
+  sandboxMissing,
+} from "../wire/messages.ts";
 import { writeBuild } from "./builds.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
 import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "./context.ts";
@@ -163,7 +168,7 @@ export function parseSnapshotName(team: string, name: string | undefined): Snaps
   if (name === undefined) return { alias: undefined, tag: DEFAULT_TAG };
   const parsed = parseTemplateReference(name);
   if (parsed === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
+    throw new SandboxError("invalid_argument", malformedName(name));
   }
   if (parsed.namespace !== undefined && parsed.namespace !== team) {
     throw new SandboxError("invalid_argument", foreignNamespace(parsed.namespace, team));
@@ -217,7 +222,7 @@ function listNamed(
   const { store, team } = context;
   const wanted = parseTemplateReference(name);
   if (wanted === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
+    throw new SandboxError("invalid_argument", malformedName(name));
   }
   const { namespace, alias, tag } = wanted;
   const byId = namespace === undefined ? store.templates.get(alias) : undefined;

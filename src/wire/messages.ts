@@ -133,3 +133,10 @@ export function tagMissing(tag: string, reference: string): string {
 export function foreignNamespace(namespace: string, team: string): string {
   return `namespace '${namespace}' must match your team '${team}'`;
 }
+
+/** Of a template or a snapshot: why it was refused, and what would not be. */
+export function malformedName(name: string): string {
+  const form =
+    "NAME, TEAM/NAME or NAME:TAG, each of 1 to 128 letters, digits, hyphens and underscores";
+  return `Invalid name: '${name.slice(0, 200).toWellFormed()}' is not of the form ${form}`;
+}

@@ -204,3 +204,14 @@ test("of builds that newer snapshots of the same name replaced the newest fifty 
   expect(store.builds.ofTemplate(templateId)).toHaveLength(51);
   expect((await send("DELETE", "/templates/again")).status).toBe(204);
 });
+
+test("a refused name is told with the form that it needs", async () => {
+  const form =
+    "NAME, TEAM/NAME or NAME:TAG, each of 1 to 128 letters, digits, hyphens and underscores";
+  const message = `Invalid name: 'my app!' is not of the form ${form}`;
+  const refused = { status: 400, body: { code: 400, message } };
+  const body = { name: "my app!" };
+  expect(await send("POST", "/v3/templates", body)).toEqual(refused);
+  expect(await send("POST", `/sandboxes/${sandboxId}/snapshots`, body)).toEqual(refused);
+  expect(await send("GET", "/snapshots?name=my%20app!")).toEqual(refused);
+});

@@ -9,7 +9,7 @@ import { requireReference, type ResolvedTemplate } from "../../sandboxes/resolve
 import type { Snapshot, SnapshotQuery } from "../../sandboxes/snapshots.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../../wire/address.ts";
-import { tagMissing, templateMissing } from "../../wire/messages.ts";
+import { malformedName, tagMissing, templateMissing } from "../../wire/messages.ts";
 import type { ClusterApi } from "../api.ts";
 import type { ClusterContext } from "../context.ts";
 import type { FoundTemplate } from "../image-templates.ts";
@@ -107,7 +107,7 @@ export function isUsed({ records }: Pick<Known, "records">, buildId: string): bo
 export function listSnapshots(context: Known, team: string, query: SnapshotQuery): Page<Snapshot> {
   const wanted = query.name === undefined ? undefined : parseTemplateReference(query.name);
   if (query.name !== undefined && wanted === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${query.name.slice(0, 200)}`);
+    throw new SandboxError("invalid_argument", malformedName(query.name));
   }
   const ready = readyOf(context, team).filter(
     (snapshot) => wanted === undefined || isNamed(snapshot, wanted),

@@ -7,7 +7,12 @@ import { step } from "../../common/steps.ts";
 import type { BuildLine, BuildLineFilter, TemplateBuildRecord } from "../../store/build-records.ts";
 import type { Store, TemplateRecord } from "../../store/store.ts";
 import { parseTemplateReference } from "../../wire/address.ts";
-import { foreignNamespace, templateForbidden, templateMissing } from "../../wire/messages.ts";
+import {
+  foreignNamespace,
+  malformedName,
+  templateForbidden,
+  templateMissing,
+} from "../../wire/messages.ts";
 import { DEFAULT_TAG } from "../built-ins.ts";
 import { newTemplate } from "../new-template.ts";
 import { lookUp, requireReference } from "../resolve-template.ts";
@@ -159,7 +164,7 @@ function forgetEnded(store: Store, templateId: string): void {
 function parseName(team: string, { name, tags }: BuildRequest) {
   const parsed = parseTemplateReference(name);
   if (parsed === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
+    throw new SandboxError("invalid_argument", malformedName(name));
   }
   if (parsed.namespace !== undefined && parsed.namespace !== team) {
     throw new SandboxError("invalid_argument", foreignNamespace(parsed.namespace, team));
