@@ -15,6 +15,7 @@ import { readRecord, type ContainerRecord } from "../../src/engine/oci/container
 import { hasOptionLimit } from "../../src/engine/oci/option-memory.ts";
 import { baseLayers } from "../support/base-layer.ts";
 import { cgroupPlaces } from "../support/cgroup-places.ts";
+import { openLimits } from "../support/container-limits.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
 import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
 import { initDaemon, runInside } from "../support/run-inside.ts";
@@ -102,7 +103,8 @@ function describePosture(runtime: string): void {
 
   test("R4 limits are those that were asked for", async () => {
     const { memory, cpu, pids } = config.linux.resources;
-    expect(await limitsOf(container.id)).toEqual({
+    const { folderOf, limits } = await openLimits(container.id);
+    expect(await limits()).toEqual({
       memory: memory.limit,
       memoryAndSwap: memory.limit,
       cpuQuota: cpu.quota,
@@ -110,9 +112,7 @@ function describePosture(runtime: string): void {
     });
     expect(memory.limit).toBe(LIMITS.memoryMb * BYTES_PER_MB);
     // Newer kernels may count what sockets hold as memory alone.
-    const buffers = readKernelFile(
-      `/sys/fs/cgroup/memory/sandbox-mcp/${container.id}/memory.kmem.tcp.limit_in_bytes`,
-    );
+    const buffers = readKernelFile(join(folderOf("memory"), "memory.kmem.tcp.limit_in_bytes"));
     expect(Number(buffers ?? memory.limit / 4)).toBe(memory.limit / 4);
     expect(await cgroupPlaces(record.pid)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
   });
@@ -219,15 +219,4 @@ function isProgram({ command }: ProcessPosture): boolean {
 
 function isDaemon(command: string): boolean {
   return command.includes("/run/sandbox-mcp/node") && command.endsWith("/daemon.compiled");
-}
-
-async function limitsOf(id: string) {
-  const read = async (tree: string, name: string) =>
-    Number(await readFile(`/sys/fs/cgroup/${tree}/sandbox-mcp/${id}/${name}`, "utf8"));
-  return {
-    memory: await read("memory", "memory.limit_in_bytes"),
-    memoryAndSwap: await read("memory", "memory.memsw.limit_in_bytes"),
-    cpuQuota: await read("cpu", "cpu.cfs_quota_us"),
-    pids: await read("pids", "pids.max"),
-  };
 }

@@ -2,6 +2,7 @@
 
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
+import { openLimits } from "./container-limits.ts";
 
 const NAMESPACES = ["pid", "mnt", "net", "ipc", "uts", "cgroup", "user"] as const;
 
@@ -53,7 +54,7 @@ async function readPosture(pid: number): Promise<ProcessPosture> {
 
 /** All processes of a container's cgroup. */
 export async function posturesOf(id: string): Promise<ProcessPosture[]> {
-  const text = await readFile(`/sys/fs/cgroup/pids/sandbox-mcp/${id}/cgroup.procs`, "utf8");
+  const text = await (await openLimits(id)).read("pids", "cgroup.procs");
   const pids = text.split("\n").filter(Boolean).map(Number);
   const read = pids.map(async (pid) => readPosture(pid).catch(() => undefined));
   return (await Promise.all(read)).filter((one) => one !== undefined);

@@ -11,6 +11,7 @@ import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
 import { cgroupPlaces } from "../../support/cgroup-places.ts";
+import { openLimits } from "../../support/container-limits.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { takeIds } from "../../support/taken-ids.ts";
@@ -80,11 +81,12 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     });
     const { pid } = await recordOf(container.id);
     expect(await cgroupPlaces(pid)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
-    expect(await readLimits(container.id)).toEqual({
-      memory: String(128 * 1024 * 1024),
-      memoryAndSwap: String(128 * 1024 * 1024),
-      cpuQuota: "50000",
-      pids: "40",
+    const { limits } = await openLimits(container.id);
+    expect(await limits()).toEqual({
+      memory: 128 * 1024 * 1024,
+      memoryAndSwap: 128 * 1024 * 1024,
+      cpuQuota: 50_000,
+      pids: 40,
     });
   });
 
@@ -320,16 +322,3 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     expect(String(chunk)).toMatch(/^HTTP\/1\.1 204 /);
   });
 });
-
-async function readLimits(id: string) {
-  return {
-    memory: await readControl(`memory/sandbox-mcp/${id}/memory.limit_in_bytes`),
-    memoryAndSwap: await readControl(`memory/sandbox-mcp/${id}/memory.memsw.limit_in_bytes`),
-    cpuQuota: await readControl(`cpu/sandbox-mcp/${id}/cpu.cfs_quota_us`),
-    pids: await readControl(`pids/sandbox-mcp/${id}/pids.max`),
-  };
-}
-
-async function readControl(path: string): Promise<string> {
-  return (await readFile(join("/sys/fs/cgroup", path), "utf8")).trim();
-}

@@ -1,7 +1,7 @@
 /** E26 to E29: what is counted ends at the sandbox's share, and its neighbour does not notice. */
 
 import assert from "node:assert/strict";
-import { mkdir, readFile, stat } from "node:fs/promises";
+import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Container } from "../../../src/engine/engine.ts";
@@ -13,6 +13,7 @@ import {
   TABLES,
   type Outcomes,
 } from "../../support/attack-range.ts";
+import { openLimits } from "../../support/container-limits.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { attackedRuntimes, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
@@ -207,7 +208,8 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
       const words = [LIMITS.memoryMb + 64];
       const outcomes = await attack(container, { id: "E27", words }, user);
       expect(outcomes).toEqual({ heap: "SIGKILL", tmpfs: "ENOSPC" });
-      const peak = await readMemory(container.id, "max_usage_in_bytes");
+      const { read } = await openLimits(container.id);
+      const peak = Number(await read("memory", "memory.max_usage_in_bytes", "memory.peak"));
       expect(peak).toBeLessThanOrEqual(LIMITS.memoryMb * BYTES_PER_MB);
       await expect
         .poll(async () => (await runInside(container, "echo again")).stdout, {
@@ -280,10 +282,4 @@ async function hold(target: Container, table: string, user: string) {
       await ended;
     },
   };
-}
-
-/** A figure of the memory controller, of whichever version. */
-async function readMemory(id: string, name: string): Promise<number> {
-  const path = `/sys/fs/cgroup/memory/sandbox-mcp/${id}/memory.${name}`;
-  return Number(await readFile(path, "utf8"));
 }
