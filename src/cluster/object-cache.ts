@@ -25,6 +25,8 @@ export interface ObjectCache<T extends Named> {
    * object may get its name later.
    */
   drop(name: string, version?: string): void;
+  /** Takes these as all that there is, whatever their versions: those of before say nothing about them. */
+  restart(found: readonly T[]): void;
   /** Returns what ends it. */
   listen(listener: ChangeListener<T>): () => void;
   /**
@@ -57,22 +59,13 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
     return () => void listeners.delete(listener);
   }
 
-  /** Whether an object of this version is an old reply about one that is gone. */
-  function isGone({ name, uid, resourceVersion }: T["metadata"]): boolean {
-    const known = gone.get(name);
-    if (known === undefined) return false;
-    return (
-      known.uid === uid || (known.version !== undefined && !isNewer(resourceVersion, known.version))
-    );
-  }
-
   return {
     items,
     listen,
     apply(item) {
       const { name, resourceVersion } = item.metadata;
       const known = items.get(name);
-      if (isGone(item.metadata)) return;
+      if (isOldReply(item.metadata, gone.get(name))) return;
       if (known !== undefined && !isNewer(resourceVersion, known.metadata.resourceVersion)) return;
       items.set(name, item);
       tell(name, item);
@@ -91,6 +84,10 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
       const [oldest] = gone.keys();
       if (gone.size > MAX_GONE && oldest !== undefined) gone.delete(oldest);
       if (items.delete(name)) tell(name, undefined);
+    },
+    restart(found) {
+      gone.clear();
+      for (const name of replaceAll(items, found)) tell(name, items.get(name));
     },
     async until(name, find, signal) {
       const { promise, resolve, reject } = Promise.withResolvers<string>();
@@ -117,6 +114,22 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
       }
     },
   };
+}
+
+/** Whether an object of this version is an old reply about one that is gone. */
+function isOldReply({ uid, resourceVersion }: Named["metadata"], known: Gone | undefined): boolean {
+  if (known === undefined) return false;
+  return (
+    known.uid === uid || (known.version !== undefined && !isNewer(resourceVersion, known.version))
+  );
+}
+
+/** Returns the names before and after. */
+function replaceAll<T extends Named>(items: Map<string, T>, found: readonly T[]): Set<string> {
+  const names = new Set(items.keys());
+  items.clear();
+  for (const item of found) items.set(item.metadata.name, item);
+  return names.union(new Set(items.keys()));
 }
 
 /** Versions of one object rise; they are whole numbers of any length. */

@@ -59,19 +59,28 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
     const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
     const fault = createLastingFault({ log, fields: { op: "cluster.watch", subject: kind } });
     let version: string | undefined;
+    /** The version of the last list or event. */
+    let reached: string | undefined;
+    let isBroken = false;
     while (!end.signal.aborted) {
       try {
+        // A watch from a version that its state does not have yet would be silent.
+        if (isBroken && (await isOlder(options, version, end.signal))) version = undefined;
+        isBroken = false;
         if (version === undefined) {
-          version = await list(options, cache, end.signal);
+          version = await list(options, { cache, reached }, end.signal);
+          reached = version;
           first.resolve();
         }
         const before: string = version;
         const onOpen = () => fault.clear();
         version = await follow(options, { cache, from: before, onOpen }, end.signal);
+        reached = version ?? reached;
         // A server that ends each watch with a fault is asked for lists less and less often.
         if (version !== undefined && version !== before) backoff.reset();
       } catch (error) {
         if (end.signal.aborted) return;
+        isBroken = true;
         // An expired version is listed anew; any other fault may have lost events too.
         version = hasErrorCode(error, "unavailable") ? version : undefined;
         fault.note(error);
@@ -91,16 +100,32 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
   };
 }
 
+/** Whether the state of the API server is older than a version, as after a restore from a backup. */
+async function isOlder<T extends Named>(
+  { api, kind, selector }: CacheOptions<T>,
+  version: string | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (version === undefined) return false;
+  const query = { labelSelector: selector, limit: "1" };
+  const reply = await api.call({ method: "GET", path: kind, query, signal });
+  return isNewer(version, bookmarkSchema.parse(reply).metadata.resourceVersion);
+}
+
 /** Returns the version from which a watch goes on. */
 async function list<T extends Named>(
   { api, kind, selector, schema }: CacheOptions<T>,
-  cache: ObjectCache<T>,
+  { cache, reached }: { readonly cache: ObjectCache<T>; readonly reached: string | undefined },
   signal: AbortSignal,
 ): Promise<string> {
   const { items, version } = await listObjects(api, { kind, selector, signal });
+  const listed = items.map((raw) => schema.parse(raw));
+  if (reached !== undefined && isNewer(reached, version)) {
+    cache.restart(listed);
+    return version;
+  }
   const found = new Set<string>();
-  for (const raw of items) {
-    const item = schema.parse(raw);
+  for (const item of listed) {
     found.add(item.metadata.name);
     cache.apply(item);
   }

@@ -73,6 +73,8 @@ export interface TestApiServer extends AsyncDisposable {
   delayWatch(plural: string, selector: string): Disposable;
   /** What a path outside of the namespace answers to any method: a body, or a status alone. */
   provide(path: string, answer: object | number): void;
+  /** As after a restore from a backup: versions are older, watches break, and no event tells of it. */
+  restore(): void;
   /** Takes an object away, of which no watch tells. */
   lose(path: string): void;
   /** Requests that came, as `METHOD path`. */
@@ -328,6 +330,11 @@ export async function startApiServer(): Promise<TestApiServer> {
     },
     refuse(call, reply, isMeant = () => true) {
       lasting.push((made, body) => (made === call && isMeant(body) ? reply : undefined));
+    },
+    restore() {
+      version = 100;
+      for (const object of objects.values()) touch(object);
+      for (const { response } of watchers) response.destroy();
     },
     lose: (path) => void objects.delete(path),
     refuseNext: (target, reply) => void refusals.set(target, reply),

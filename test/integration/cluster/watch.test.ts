@@ -94,6 +94,19 @@ test("during an outage what is known stays, and changes come after it", async ()
   await expect.poll(world.names).toEqual(["first", "second"]);
 });
 
+test("after a restore from a backup what is known is what is there, whatever its version", async () => {
+  await using world = await open();
+  await world.make("second");
+  await expect.poll(world.names).toEqual(["first", "second"]);
+  world.server.lose("pods/second");
+  world.server.restore();
+  await expect.poll(world.names).toEqual(["first"]);
+  const first = () => world.cache.items.get("first")?.metadata.resourceVersion;
+  expect(first()).toBe(world.server.objects.get("pods/first")?.metadata.resourceVersion);
+  await world.make("third");
+  await expect.poll(world.names).toEqual(["first", "third"]);
+});
+
 test("a patch that names an older version is refused, and so is a second object of a name", async () => {
   await using world = await open();
   const { resourceVersion } = world.cache.items.get("first")?.metadata ?? {};
