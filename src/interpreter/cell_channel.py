@@ -39,6 +39,7 @@ class CellChannel:
         self.unsent = queue.SimpleQueue()
         # The identifier of the running cell.
         self.cell = None
+        self.has_error = False
         # What ipykernel's session does with messages.
         self.send_whole = None
         self.pack = None
@@ -85,7 +86,7 @@ class CellChannel:
             if os.getpid() != self.process:
                 # A fork that has left its cell is no second kernel.
                 os._exit(0)
-            self.cell = None
+            self.cell, self.has_error = None, False
             self.tell("done")
 
     def replace(self, session, thread):
@@ -110,7 +111,11 @@ class CellChannel:
         else:
             kind = message
         parent = parent or {}
+        if kind == "execute_reply" and content["status"] == "error" and not self.has_error:
+            # IPython only prints groups of exceptions and faults of magics.
+            kind, content = "error", error_of(content)
         if self._is_wanted(kind, parent.get("header", parent)):
+            self.has_error = self.has_error or kind == "error"
             self._tell_all(kind, content)
         return {"content": content}
 
@@ -152,6 +157,12 @@ class CellChannel:
     def _is_wanted(self, kind, parent):
         """Late output of an earlier cell is no part of a later one."""
         return kind in KINDS and self.cell is not None and parent.get("msg_id") == self.cell
+
+
+def error_of(reply):
+    """The error of a cell by its reply, whose traceback may be that of an earlier cell."""
+    name, value = str(reply.get("ename")), str(reply.get("evalue"))
+    return {"ename": name, "evalue": value, "traceback": [f"{name}: {value}"]}
 
 
 TOO_LARGE = {"text/plain": "[the result is too large to be sent]"}

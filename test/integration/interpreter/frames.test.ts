@@ -96,6 +96,24 @@ print(json.dumps(lines_until_done(run)))`;
   ]);
 });
 
+test("an error that a kernel prints and does not send is told at the end of its cell", async () => {
+  const program = `${CHANNEL}
+async def run(request):
+    channel.cell = "one"
+    error = {"ename": "E", "evalue": "v", "traceback": ["t"]}
+    if request["number"] == 0: say("error", error)
+    status = "ok" if request["number"] == 2 else "error"
+    say("execute_reply", {"status": status, **error, "traceback": ["of an earlier cell"]})
+print(json.dumps(lines_until_done(run, 3)))`;
+  expect(await evaluate(program)).toEqual([
+    ["error", { ename: "E", evalue: "v", traceback: ["t"] }],
+    ["done", null],
+    ["error", { ename: "E", evalue: "v", traceback: ["E: v"] }],
+    ["done", null],
+    ["done", null],
+  ]);
+});
+
 test("a fork that leaves its cell ends, and answers no later one", async () => {
   const program = `${CHANNEL}
 forks = []
