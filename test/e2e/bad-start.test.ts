@@ -103,6 +103,12 @@ test.for([
     says: /\/nonexistent\/Dockerfile cannot be read: ENOENT: /,
   },
   {
+    name: "a Dockerfile that is no text",
+    words: ["template", "build", "/etc", "--file", "/bin/sh"],
+    code: 64,
+    says: /\/bin\/sh is not in UTF-8/,
+  },
+  {
     name: "an archive that is not there",
     words: ["template", "import", "/nonexistent/image.tar"],
     code: 69,

@@ -1,5 +1,6 @@
 /** `template build [DIR]`: a template from a Dockerfile, built by the service of this machine. */
 
+import { isUtf8 } from "node:buffer";
 import { readFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -45,8 +46,9 @@ export async function buildTemplate(
 }
 
 async function readText(path: string): Promise<string> {
+  let bytes: Buffer;
   try {
-    return await readFile(path, "utf8");
+    bytes = await readFile(path);
   } catch (error) {
     const hint = "template build [DIR] [-f DOCKERFILE] [--name NAME]";
     throw new SandboxError("not_found", `${path} cannot be read: ${errorText(error)}`, {
@@ -54,6 +56,9 @@ async function readText(path: string): Promise<string> {
       hint,
     });
   }
+  // The words of a command would become others.
+  if (!isUtf8(bytes)) throw new SandboxError("invalid_argument", `${path} is not in UTF-8`);
+  return bytes.toString("utf8");
 }
 
 async function prepare(

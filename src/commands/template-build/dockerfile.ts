@@ -194,6 +194,7 @@ function readBase(content: string, refuse: Refuse): string {
   const [given = "", ...rest] = words;
   const image = unquote(given);
   if (image.startsWith("--")) refuse(`with ${image} is not supported, ${own} is`);
+  if (image === "scratch") refuse("scratch is not supported: a sandbox needs a shell");
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
   return image !== "" && (rest.length === 0 || isNamed) ? image : refuse("needs one image");
 }

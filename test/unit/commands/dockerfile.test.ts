@@ -55,6 +55,7 @@ test("a volume is no step, and the build says so", () => {
 
 test.for([
   ["FROM a\nFROM b", "Dockerfile:2: FROM begins a second stage"],
+  ["FROM scratch", "Dockerfile:1: FROM scratch is not supported"],
   ["FROM $IMAGE", "Dockerfile:1: FROM has the variable IMAGE, whose value is not in the file"],
   ["ARG A=a\nFROM a\nWORKDIR /$A", "Dockerfile:3: WORKDIR has the variable A"],
   ["ARG A\nFROM $A", "Dockerfile:2: FROM needs one image"],
