@@ -7,6 +7,7 @@ import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { readBeginning, readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
+import { z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema, type ErrorBody } from "../wire/status.ts";
@@ -194,6 +195,17 @@ function errorBodyOf(body: Uint8Array): ErrorBody | undefined {
   } catch {
     // Not an error body: quoted as text.
     return undefined;
+  }
+}
+
+const connectErrorSchema = z.looseObject({ code: z.string() });
+
+/** Whether an error body is in Connect's own form, whose code is a word. */
+export function isConnectError(body: Uint8Array): boolean {
+  try {
+    return connectErrorSchema.safeParse(parseJson(body)).success;
+  } catch {
+    return false;
   }
 }
 

@@ -23,6 +23,7 @@ import {
   MAX_REPLY_VALUES,
   claimedError,
   errorMessage,
+  isConnectError,
   replyError,
   type Connection,
   type HttpReply,
@@ -174,8 +175,9 @@ async function errorBody(
 ): Promise<AsyncIterable<Uint8Array>> {
   const body = redactBody(await readBeginning(reply.body, MAX_ERROR_BYTES), call.headers);
   const { statusCode: status } = reply;
-  // Connect has no form for a redirection, and takes a limit of calls for a service that is not there.
-  if (status < 400 || status === LIMITED || errorMessage(body) !== undefined) {
+  // Connect has no form for a redirection, and takes a proxy's limit for a service that is not there.
+  const isLimit = status === LIMITED && !isConnectError(body);
+  if (status < 400 || isLimit || errorMessage(body) !== undefined) {
     throw replyError(new URL(call.url).pathname.slice(1), { ...reply, status, body });
   }
   return Readable.from([body]);

@@ -96,7 +96,7 @@ function describePause(host: () => ServiceHost): void {
     const { service } = host();
     await using sandbox = await createSandbox(service);
     const { id } = sandbox;
-    expect(await service.control.pause(id, true, limit())).toBe(true);
+    expect(await service.control.pause(id, true, limit())).toMatchObject({ wasRunning: true });
     expect(await service.control.get(id, limit())).toMatchObject({ state: "paused" });
     const { wasResumed } = await service.control.connect(id, SECONDS, limit());
     expect([wasResumed, (await run(service, id, "echo on")).stdout]).toEqual([true, "on\n"]);
