@@ -14,6 +14,7 @@ import { openServer, type ListenAddress, type OpenServer } from "./open-server.t
 import { probeClients } from "./probe-clients.ts";
 import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsServer } from "./tls.ts";
+import { createWaitingRequests } from "./waiting-requests.ts";
 
 /** Real clients send a few hundred bytes. */
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -201,7 +202,9 @@ function attach(server: Server, { options, state, sockets }: ListenerParts): voi
     socket.once("close", () => sockets.delete(socket));
   });
   const responses = new WeakMap<Duplex, ServerResponse>();
+  const waiting = createWaitingRequests();
   server.on("request", (request, response) => {
+    if (!waiting.admit(request.socket, response)) return;
     responses.set(request.socket, response);
     if (state.isDraining) response.setHeader("connection", "close");
     runRequest({ request, response }, options.log, async () => {

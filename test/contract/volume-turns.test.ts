@@ -60,7 +60,7 @@ test("a transfer beyond the bound waits for its turn and is not refused", async 
 });
 
 /** Together twice as many as run and wait; those of one connection come in one piece. */
-const CROWD = { connections: 64, ofEach: 33 } as const;
+const CROWD = { connections: 66, ofEach: 32 } as const;
 
 test("of a crowd of operations on paths some are refused, and a transfer is not", async () => {
   await using service = await startTestService();
