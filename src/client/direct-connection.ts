@@ -37,6 +37,7 @@ const MAX_CONNECTIONS = 512;
 /** Idle connections are closed: each takes memory in the sandbox. */
 const IDLE_MS = 4_000;
 const ORIGIN = "http://localhost";
+const STOPPED = "the sandbox was paused or ended during the call";
 
 export function startDirectConnections(gateway: Dispatcher, find: FindRun): DirectConnections {
   const pools = new Map<DirectRun, Pool>();
@@ -53,7 +54,7 @@ export function startDirectConnections(gateway: Dispatcher, find: FindRun): Dire
     const close = () => {
       pools.delete(run);
       // Its requests fail with the connections, which are cut at the same time.
-      void pool.destroy();
+      void pool.destroy(new SandboxError("unavailable", STOPPED));
     };
     run.ended.addEventListener("abort", close, { once: true });
     return pool;

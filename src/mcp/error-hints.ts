@@ -165,12 +165,14 @@ export async function explain(
   if (sandboxId === undefined || !isAboutState(error)) return error;
   const { suggest, next } = context;
   const details = { cause: error, ...(next !== undefined && { next }) };
+  let isRunning = false;
   try {
     const look = signalAfter(LOOK_TIMEOUT_MS);
     const detail = await context.service.control.get(sandboxId, look);
     if (detail.state === "paused") return pausedError(sandboxId, suggest, details);
     // The sandbox exists, so its service does not have the operation.
     if (error.code === "not_found") return missingError(error);
+    isRunning = true;
   } catch (failure) {
     if (failure instanceof SandboxError && failure.code === "not_found") {
       context.state.forget(sandboxId);
@@ -178,12 +180,18 @@ export async function explain(
     }
   }
   if (error.code !== "unavailable") return error;
+  if (isRunning) return hinted(error, RUNS);
   const get = suggest(
     "get_sandbox",
     "Call get_sandbox before you repeat a call that changes something.",
   );
   return hinted(error, sentences(["The sandbox service did not answer.", get]));
 }
+
+/** It may have been paused during the call and resumed since. */
+const RUNS =
+  "The service reports that the sandbox is running now. Look at what this call has done before you " +
+  "repeat one that changes something.";
 
 /** As `explain`, for a call whose process had started: a repeat would start it a second time. */
 export async function explainStarted(

@@ -5,8 +5,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
+import { startForeignHost } from "../../support/foreign-host.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { answerJson } from "../../support/recorder.ts";
 
 async function startSandbox() {
   const world = await startMcpWorld();
@@ -221,4 +223,15 @@ test("starts at once count against the limit of processes", async () => {
     Array.from({ length: 131 }, () => sandbox.call("run_process", start)),
   );
   expect(replies.filter(({ isError }) => isError)).toHaveLength(3);
+});
+
+test("a sandbox that was paused during a call and runs again is no silent service", async () => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 502, { body: { code: 502, message: "The sandbox was not found" } });
+  });
+  const { isError, text } = await remote.call("make_directory", { path: "/x" });
+  expect({ isError, text }).toEqual({
+    isError: true,
+    text: expect.stringMatching(/^unavailable: .* The service reports that the sandbox is running/),
+  });
 });
