@@ -43,7 +43,7 @@ import { inspectOperations } from "./inspect-operations.ts";
 import { createPodInspector } from "./inspect-pod.ts";
 import { pausePod } from "./pause/pause.ts";
 import { connectPod, resumePod } from "./pause/resume.ts";
-import { wakeablePods, wakePod } from "./pause/wake.ts";
+import { stoppedPods, wakePod } from "./pause/wake.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import { createRuns, type RunsOptions } from "./runs.ts";
 import { openClusterSecrets } from "./seed.ts";
@@ -143,7 +143,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     locate: (sandboxId) => runs.find(sandboxId),
     endpoints: () => runs.all(),
     wake: async (request) => track(wakeFresh(context, request, mayRead)),
-    wakeable: () => wakeablePods(context),
+    stopped: () => stoppedPods(context),
     openVolume: () => refuse(contentAbility),
     async [Symbol.asyncDispose]() {
       closing.abort();

@@ -36,7 +36,7 @@ export interface Admission {
 }
 
 /** What the gateway asks the sandbox registry. */
-export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "wakeable">;
+export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "stopped">;
 
 /** What the decision depends on besides the request. */
 export interface AuthorizeContext {
@@ -120,9 +120,10 @@ function admitUnaddressed(
   if (open !== undefined && !isShared()) return { endpoint: open, port: ENVD_PORT };
   const endpoint = findSignedSandbox(request, endpoints);
   if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
-  const wakeable = findSignedSandbox(request, sandboxes.wakeable());
-  if ("status" in wakeable) return endpoint;
-  return cannotWake(wakeable.sandboxId, 403, MESSAGES.wakeRefused);
+  const stopped = findSignedSandbox(request, sandboxes.stopped());
+  if ("status" in stopped) return endpoint;
+  const { sandboxId, isWakeable } = stopped;
+  return isWakeable ? cannotWake(sandboxId, 403, MESSAGES.wakeRefused) : notRunning(sandboxId);
 }
 
 async function find(

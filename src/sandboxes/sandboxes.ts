@@ -37,10 +37,10 @@ import { finishVolumes } from "./volumes.ts";
 import {
   endpoints,
   locate,
-  wakeableSandboxes,
+  stoppedSandboxes,
   wakeSandbox,
+  type StoppedSandbox,
   type WakeRequest,
-  type WakeableSandbox,
 } from "./wake.ts";
 import { createWatchList } from "./watch-list.ts";
 
@@ -104,8 +104,8 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
    * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
    */
   wake(request: WakeRequest): Promise<Endpoint>;
-  /** Those that traffic may wake. */
-  wakeable(): WakeableSandbox[];
+  /** Those that exist and cannot be entered now. */
+  stopped(): StoppedSandbox[];
   openVolume(volumeId: string, token: string): VolumeFiles;
 }
 
@@ -169,7 +169,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     locate: (sandboxId) => locate(context, sandboxId),
     endpoints: () => endpoints(context),
     wake: (request) => track(wakeSandbox(context, request)),
-    wakeable: () => wakeableSandboxes(context),
+    stopped: () => stoppedSandboxes(context),
     openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {
       closing.abort();

@@ -44,7 +44,10 @@ export interface WakeRequest {
   readonly trafficToken: string | undefined;
 }
 
-export type WakeableSandbox = Pick<Endpoint, "sandboxId" | "accessToken">;
+export interface StoppedSandbox extends Pick<Endpoint, "sandboxId" | "accessToken"> {
+  /** Whether traffic may wake it now. */
+  readonly isWakeable: boolean;
+}
 
 /**
  * Wakes a paused sandbox; one that runs by then is just found.
@@ -82,14 +85,15 @@ export async function wakeSandbox(
   }
 }
 
-/** Those that traffic may wake now. */
-export function wakeableSandboxes(context: Services & Registry): WakeableSandbox[] {
+/** Those that exist and cannot be entered now. */
+export function stoppedSandboxes(context: Services & Registry): StoppedSandbox[] {
   return [...context.entries.values()]
-    .filter((entry) => openRunOf(entry) === undefined && isWakeable(entry))
-    .map(({ record: { sandboxId, isSecured } }) => ({
-      sandboxId,
-      accessToken: isSecured ? context.secrets.accessToken(sandboxId) : undefined,
-    }));
+    .filter((entry) => openRunOf(entry) === undefined && entry.ending === undefined)
+    .map((entry) => {
+      const { sandboxId, isSecured } = entry.record;
+      const accessToken = isSecured ? context.secrets.accessToken(sandboxId) : undefined;
+      return { sandboxId, accessToken, isWakeable: isWakeable(entry) };
+    });
 }
 
 /** A boot from disk may take long and run programs anew: that is for its owner to ask for. */

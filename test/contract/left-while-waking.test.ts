@@ -37,7 +37,7 @@ test("a connection that was dialled ahead is not spent on a client that has left
     sandboxes: {
       locate: () => (wakes.length === 0 && seen.length === 0 ? endpoint : undefined),
       endpoints: () => [],
-      wakeable: () => [],
+      stopped: () => [],
       async wake({ sandboxId }) {
         wakes.push(sandboxId);
         return woken.promise;

@@ -71,11 +71,15 @@ test("a port of a private sandbox wakes it for the traffic token only", async ()
   expect((await enter(String(sandbox.trafficAccessToken))).status).toBe(200);
 });
 
+function signedUrl({ envdAccessToken }: SandboxBody): string {
+  const file = { path: "a", operation: "read" as const, username: "", expiration: undefined };
+  const signature = signFile(file, String(envdAccessToken));
+  return `/files?${new URLSearchParams({ path: "a", signature }).toString()}`;
+}
+
 test("a signed file URL does not wake a sandbox, with or without its address", async () => {
   const sandbox = await sleeper();
-  const file = { path: "a", operation: "read" as const, username: "", expiration: undefined };
-  const signature = signFile(file, String(sandbox.envdAccessToken));
-  const path = `/files?${new URLSearchParams({ path: "a", signature }).toString()}`;
+  const path = signedUrl(sandbox);
   const expected = { status: 403, body: { message: REFUSED, sandboxId: sandbox.sandboxID } };
   expect(await service.enter(sandbox, { path })).toMatchObject(expected);
   expect(await service.call({ path })).toMatchObject(expected);
@@ -85,6 +89,8 @@ test("a signed file URL does not wake a sandbox, with or without its address", a
 test("without autoResume, or once it is gone, it is not found", async () => {
   const other = await sleeper({ autoResume: { enabled: false } });
   expect((await service.enter(other, withToken(other))).status).toBe(502);
+  const found = await service.call({ path: signedUrl(other) });
+  expect(found).toMatchObject({ status: 502, body: { sandboxId: other.sandboxID } });
   const gone = await sleeper();
   await service.embedded.sandboxes.kill(gone.sandboxID);
   expect((await service.enter(gone, withToken(gone))).status).toBe(502);

@@ -36,7 +36,7 @@ const EVERYWHERE: readonly Word[] = [
   { pattern: /\bway out\b/i, replacement: "internet access, escape" },
   { pattern: /\bvoices?\b/i, replacement: "stream" },
   { pattern: /\bknocks?\b/i, replacement: "WakeRequest" },
-  { pattern: /\bsleepers?\b/i, replacement: "WakeableSandbox" },
+  { pattern: /\bsleepers?\b/i, replacement: "StoppedSandbox" },
   { pattern: /\bwish(?:es)?\b/i, replacement: "request, plan, options" },
   { pattern: /\bturnstiles?\b/i, replacement: "StartLimiter" },
   { pattern: /\bseams?\b/i, replacement: "interface" },

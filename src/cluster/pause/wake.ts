@@ -4,7 +4,7 @@ import { SandboxError } from "../../common/errors.ts";
 import {
   mayWake,
   wokenSeconds,
-  type WakeableSandbox,
+  type StoppedSandbox,
   type WakeRequest,
 } from "../../sandboxes/wake.ts";
 import { MESSAGES } from "../../wire/messages.ts";
@@ -28,16 +28,19 @@ export async function wakePod(context: ClusterContext, request: WakeRequest): Pr
   await connectPod(context, { team, sandboxId }, { timeoutSeconds: wokenSeconds(stored) });
 }
 
-export function wakeablePods({ records, cluster }: ClusterContext): WakeableSandbox[] {
-  return [...records.items.values()]
-    .filter((stored) => isWakeable(stored))
-    .map(({ record: { sandboxId, isSecured } }) => ({
-      sandboxId,
-      accessToken: isSecured ? cluster.secrets.accessToken(sandboxId) : undefined,
-    }));
+export function stoppedPods({ records, cluster }: ClusterContext): StoppedSandbox[] {
+  return [...records.items.values()].filter(isStopped).map((stored) => {
+    const { sandboxId, isSecured } = stored.record;
+    const accessToken = isSecured ? cluster.secrets.accessToken(sandboxId) : undefined;
+    return { sandboxId, accessToken, isWakeable: isWakeable(stored) };
+  });
 }
 
 function isWakeable(stored: StoredSandbox | undefined): stored is KnownSandbox {
-  if (!isKnown(stored) || !stored.record.resumesOnTraffic) return false;
+  return isStopped(stored) && stored.record.resumesOnTraffic;
+}
+
+function isStopped(stored: StoredSandbox | undefined): stored is KnownSandbox {
+  if (!isKnown(stored)) return false;
   return stored.record.state === "paused" || stored.change?.kind === "pausing";
 }

@@ -97,7 +97,7 @@ async function ask(url: string, endpoints: readonly Endpoint[], isShared: boolea
     sandboxes: {
       locate: () => undefined,
       endpoints: () => [...endpoints],
-      wakeable: () => [],
+      stopped: () => [],
       wake: () => expect.unreachable("no request without an address wakes a sandbox"),
     },
     attempts: createSignatureAttempts(createSystemClock()),
