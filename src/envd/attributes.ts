@@ -38,6 +38,8 @@ const IDLE_MS = 30_000;
 const MAX_REQUEST_BYTES = 524_288;
 /** Attempts of one request: programs of the sandbox may kill the helper under it. */
 const MAX_ATTEMPTS = 3;
+/** Of all replies to one call together; as the helper's own of one. */
+const MAX_REPLY_BYTES = 8_388_608;
 const LENGTH_BYTES = 4;
 /** The kernel's number for an argument that is too long; the helper's for a reply that is. */
 const E2BIG = 7;
@@ -64,9 +66,13 @@ export function createAttributes(helper: Command, { idleMs = IDLE_MS } = {}): At
   return {
     async read(paths) {
       const found: Metadata[] = [];
+      let bytes = 0;
       for (const batch of inBatches(paths, MAX_REQUEST_BYTES)) {
-        const reply = parseReply(await ask("r", batch));
+        const answer = await ask("r", batch);
+        bytes += answer.length;
+        const reply = parseReply(answer);
         if (reply.errno !== 0) throw replyFault(reply.errno);
+        if (bytes > MAX_REPLY_BYTES) throw replyFault(E2BIG);
         found.push(...reply.sets);
       }
       return found;

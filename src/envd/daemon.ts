@@ -1,5 +1,6 @@
 /** The parts that every operation of the daemon shares. */
 
+import { createGate, type Gate } from "../common/concurrency.ts";
 import { createAttributes, type Attributes } from "./attributes.ts";
 import { findBundledProgram, type Command } from "./bundled-program.ts";
 import { Staging } from "./files/staging.ts";
@@ -22,6 +23,8 @@ export interface Daemon {
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
   readonly staging: Staging;
+  /** Listings of directories, each of which may hold a part of the heap. */
+  readonly listings: Gate;
   /** Where programs look for their sandbox; undefined where the daemon shares its world. */
   readonly identityDirectory: string | undefined;
   /** The program that changes the identity of a process; undefined where none is carried. */
@@ -32,6 +35,7 @@ export interface Daemon {
   readonly pipes: PipeSource;
 }
 
+const MAX_LISTINGS = 2;
 const IDENTITY_DIRECTORY = "/run/e2b";
 
 /** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
@@ -49,6 +53,7 @@ export function createDaemon(directory: string): Daemon {
     log,
     processes: createProcessTable(log),
     staging: new Staging(),
+    listings: createGate(MAX_LISTINGS),
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     helper,
     identityDirectory: helper === undefined ? undefined : IDENTITY_DIRECTORY,

@@ -57,20 +57,34 @@ const MAX_SIZE = 2 ** 63 - 1024;
 
 type JsonRecord = Readonly<Record<string, JsonValue>>;
 
+/** Item by item: escapes make up to six characters of one, and the whole could not be held. */
 function encode(schema: DescMessage, message: Message, maxBytes: number): Buffer {
   const { entry, entries, events, ...others } = toRecord(toJson(schema, message));
-  const text = Buffer.from(
-    JSON.stringify({
-      ...(entry !== undefined && { entry: withNumber(entry) }),
-      ...(entries !== undefined && { entries: toList(entries).map((item) => withNumber(item)) }),
-      ...(events !== undefined && { events: toList(events).map((item) => toEvent(item)) }),
-      ...others,
-    }),
-  );
-  if (text.length <= maxBytes) return text;
-  // In the words of the library, which has not seen this reply.
-  const fault = `message size ${text.length} is larger than configured writeMaxBytes ${maxBytes}`;
-  throw new ConnectError(fault, Code.ResourceExhausted);
+  let bytes = 0;
+  const count = (text: string) => {
+    bytes += Buffer.byteLength(text);
+    if (bytes > maxBytes) throw tooLarge(bytes, maxBytes);
+    return text;
+  };
+  const toText = (name: string, value: JsonValue) =>
+    count(`,${JSON.stringify(name)}:`) + count(JSON.stringify(value));
+  const toListText = (name: string, items: readonly JsonRecord[]) =>
+    `,"${name}":[${items.map((item) => count(JSON.stringify(item))).join(",")}]`;
+  const fields = [
+    entry === undefined ? "" : toText("entry", withNumber(entry)),
+    entries === undefined ? "" : toListText("entries", toList(entries).map(withNumber)),
+    events === undefined ? "" : toListText("events", toList(events).map(toEvent)),
+    ...Object.entries(others).map(([name, value]) => toText(name, value)),
+  ];
+  const text = Buffer.from(`{${fields.join("").slice(1)}}`);
+  if (text.length > maxBytes) throw tooLarge(text.length, maxBytes);
+  return text;
+}
+
+/** In the words of the library, which has not seen this reply. */
+function tooLarge(bytes: number, maxBytes: number): ConnectError {
+  const fault = `message size ${bytes} is larger than configured writeMaxBytes ${maxBytes}`;
+  return new ConnectError(fault, Code.ResourceExhausted);
 }
 
 function toEvent(event: JsonValue): JsonRecord {

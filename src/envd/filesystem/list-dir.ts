@@ -6,6 +6,7 @@ import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { fromSystemBytes, toSystemBytes } from "../../common/file-names.ts";
 import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
+import type { Daemon } from "../daemon.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { readNames, realpath, stat } from "../file-system.ts";
 import { isStagedName, type Staging } from "../files/staging.ts";
@@ -16,6 +17,8 @@ import { readEntry, type Entry } from "./entry.ts";
 
 /** A listing of this many entries is about 6 MB of JSON, and its reading takes about a second. */
 const MAX_ENTRIES = 20_000;
+/** Of their paths, names and links together, in characters: no reply holds more. */
+const MAX_CHARACTERS = 16_777_216;
 /** So many entries are read at once; more would only queue for the file system's threads. */
 const READ_BATCH = 64;
 /** A vanished or replaced entry is skipped; every other failure is told. */
@@ -29,16 +32,30 @@ export async function listDir(
   const origin = originOf(context);
   const path = await pathFor(origin.daemon, await userOf(origin), request.path);
   await requireDirectory(path);
+  const { listings } = origin.daemon;
+  return listings.run(async () => {
+    context.signal.throwIfAborted();
+    return list({ path, depth: Math.max(request.depth, 1) }, origin.daemon, context.signal);
+  });
+}
+
+async function list(
+  { path, depth }: { readonly path: string; readonly depth: number },
+  { accounts, attributes, staging }: Daemon,
+  signal: AbortSignal,
+): Promise<{ entries: Entry[] }> {
   const listing: Listing = {
     entries: [],
     paths: [],
-    accounts: await origin.daemon.accounts.read(),
-    signal: context.signal,
-    staging: origin.daemon.staging,
+    names: 0,
+    characters: 0,
+    accounts: await accounts.read(),
+    signal,
+    staging,
   };
-  await collect(listing, await tidyPath(path), Math.max(request.depth, 1));
+  await collect(listing, await tidyPath(path), depth);
   // All at once: one question for the whole listing, however many files have none.
-  const metadata = await origin.daemon.attributes.read(listing.paths);
+  const metadata = await attributes.read(listing.paths);
   return {
     entries: listing.entries.map((entry, index) => ({ ...entry, metadata: metadata[index] ?? {} })),
   };
@@ -48,6 +65,9 @@ interface Listing {
   readonly entries: Entry[];
   /** Of the entries, one by one. */
   readonly paths: string[];
+  /** What was read so far, whether or not it is among the entries yet. */
+  names: number;
+  characters: number;
   readonly accounts: Accounts;
   readonly signal: AbortSignal;
   readonly staging: Staging;
@@ -88,7 +108,8 @@ async function collect(listing: Listing, directory: string, depth: number): Prom
     const entries = await Promise.all(paths.map(async (path) => entryIfThere(path, listing)));
     for (const [index, path] of paths.entries()) {
       const entry = entries[index];
-      if (entry !== undefined) await append(listing, { path, entry }, depth);
+      if (entry === undefined) listing.names -= 1;
+      else await append(listing, { path, entry }, depth);
     }
   }
 }
@@ -98,7 +119,7 @@ async function append(
   { path, entry }: { readonly path: string; readonly entry: Entry },
   depth: number,
 ): Promise<void> {
-  if (listing.entries.length >= MAX_ENTRIES) throw tooMany();
+  count(listing, entry.symlinkTarget?.length ?? 0);
   listing.entries.push(entry);
   listing.paths.push(path);
   const isFolder = entry.type === FileType.DIRECTORY && entry.symlinkTarget === undefined;
@@ -116,9 +137,14 @@ async function namesIn(listing: Listing, directory: string): Promise<string[]> {
   const names: string[] = [];
   try {
     for await (const name of readNames(directory)) {
-      if (listing.entries.length + names.length >= MAX_ENTRIES) throw tooMany();
-      if (isStagedName(name)) await listing.staging.sweep(joinPath(directory, name));
-      else names.push(name);
+      if (isStagedName(name)) {
+        await listing.staging.sweep(joinPath(directory, name));
+        continue;
+      }
+      listing.names += 1;
+      if (listing.names > MAX_ENTRIES) throw tooMany(`${MAX_ENTRIES} entries`);
+      count(listing, directory.length + 1 + 2 * name.length);
+      names.push(name);
     }
   } catch (error) {
     if (error instanceof SandboxError) throw error;
@@ -144,8 +170,13 @@ async function entryIfThere(path: string, listing: Listing): Promise<Entry | und
   }
 }
 
-function tooMany(): SandboxError {
-  return new SandboxError("resource_exhausted", `more than ${MAX_ENTRIES} entries`, {
+function count(listing: Listing, characters: number): void {
+  listing.characters += characters;
+  if (listing.characters > MAX_CHARACTERS) throw tooMany(`${MAX_CHARACTERS} characters of paths`);
+}
+
+function tooMany(limit: string): SandboxError {
+  return new SandboxError("resource_exhausted", `more than ${limit}`, {
     hint: "List with a smaller depth, or a folder further down.",
   });
 }

@@ -187,5 +187,38 @@ test("a listing has a limit and says so", { timeout: 120_000 }, async () => {
     "more than 20000 entries",
   ]);
   await daemon.files.remove({ path: join(top, "f0") });
-  expect((await daemon.files.listDir({ path: top })).entries).toHaveLength(20_000);
+  // Many at once would not find place in the daemon's heap.
+  const request = {
+    method: "POST",
+    headers: { "content-type": "application/json", "connect-protocol-version": "1" },
+    body: JSON.stringify({ path: top }),
+  };
+  const list = async () => daemon.http("/filesystem.Filesystem/ListDir", request);
+  const replies = await Promise.all(Array.from({ length: 16 }, list));
+  for (const { status, text } of replies) {
+    expect([status, text.match(/"path":/g)?.length]).toEqual([200, 20_000]);
+  }
+});
+
+test("listings of long paths have a limit and say so", { timeout: 120_000 }, async () => {
+  await using daemon = await startTestDaemon();
+  // Escaped as JSON, each character is six.
+  const top = join(daemon.folder, ...Array.from({ length: 18 }, () => "\u0001".repeat(200)));
+  await mkdir(top, { recursive: true });
+  const names = Array.from({ length: 4_600 }, (_, index) => `f${index}`);
+  await Promise.all(names.map(async (name) => writeFile(join(top, name), "")));
+  const faults = async () =>
+    Promise.all(
+      Array.from({ length: 8 }, async () => faultOf(daemon.files.listDir({ path: top }))),
+    );
+  for (const fault of await faults()) {
+    expect(fault).toEqual(["ResourceExhausted", "more than 16777216 characters of paths"]);
+  }
+  for (const name of names.slice(4_400)) await daemon.files.remove({ path: join(top, name) });
+  for (const [code, text] of await faults()) {
+    expect([code, text.replace(/size [0-9]+/, "size N")]).toEqual([
+      "ResourceExhausted",
+      "message size N is larger than configured writeMaxBytes 16777216",
+    ]);
+  }
 });

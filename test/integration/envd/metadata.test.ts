@@ -142,6 +142,27 @@ const tooMuch = (size: number, name: string) => ({
   },
 });
 
+test("a listing whose metadata would fill the heap says so", async () => {
+  await using daemon = await startTestDaemon();
+  // Paths of several requests to the helper, each of whose replies is within its own limit.
+  const top = join(daemon.folder, "d".repeat(200), "d".repeat(200));
+  const part = (index: number) =>
+    `--b\r\nContent-Disposition: form-data; name="file"; filename="${top}/${index}"\r\n\r\n\r\n`;
+  const reply = await daemon.http("/files", {
+    method: "POST",
+    headers: {
+      "content-type": "multipart/form-data; boundary=b",
+      "x-metadata-k": "v".repeat(3_000),
+    },
+    body: `${Array.from({ length: 2_900 }, (_, index) => part(index)).join("")}--b--\r\n`,
+  });
+  expect(reply.status).toBe(200);
+  expect(await faultOf(daemon.files.listDir({ path: top }))).toEqual([
+    "ResourceExhausted",
+    "too much metadata",
+  ]);
+});
+
 test("what cannot be stored: ignored where nothing is kept, told where there is no room", async () => {
   await using daemon = await startTestDaemon();
   const kernel = "/proc/self/oom_score_adj";
