@@ -55,9 +55,11 @@ export interface WatcherRegistry {
 /** Watches at one time, of both forms; each costs at least one watch of the kernel. */
 const MAX_WATCHES = 256;
 const OVERFLOW = "watch: the kernel dropped events, looking at the whole tree";
-/** What an event costs in the queue beside its name, and what its entry adds. */
+/** What an event costs in the queue beside its texts, and what its entry adds. */
 const EVENT_BYTES = 200;
 const ENTRY_BYTES = 800;
+/** Of a character in memory; in a reply it may be three times as many. */
+const CHARACTER_BYTES = 2;
 
 const NETWORK_FILE_SYSTEMS: ReadonlySet<number> = new Set([
   0x6969, 0xff534d42, 0x517b, 0xfe534d42, 0x65735546,
@@ -96,7 +98,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
       onOverflow: () => source.log.write("warn", OVERFLOW, { path: request.path }),
       async onEvent(name, type) {
         const event = await toEvent({ name, type }, { ...request, path: folder }, source);
-        events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
+        events.push(event, bytesOf(event));
         backlog.settle(events);
       },
       onFailure(error) {
@@ -216,6 +218,14 @@ function armFault(path: string, error: unknown): SandboxError {
   const code = error instanceof SandboxError ? error.code : "internal";
   const message = `error adding path ${path} to watcher: ${text}`;
   return new SandboxError(code, message, { cause: error });
+}
+
+function bytesOf({ name = "", entry }: FileEvent): number {
+  if (entry === undefined) return EVENT_BYTES + CHARACTER_BYTES * name.length;
+  const { path = "", symlinkTarget = "", metadata = {} } = entry;
+  const texts = [name, name, path, symlinkTarget, ...Object.entries(metadata).flat()];
+  const characters = texts.reduce((sum, text) => sum + text.length, 0);
+  return EVENT_BYTES + ENTRY_BYTES + CHARACTER_BYTES * characters;
 }
 
 async function toEvent(

@@ -151,6 +151,28 @@ test("entries come with what is still there, never with what has gone", async ()
   ]);
 });
 
+test("entries of long paths are told in as many replies as they need", async () => {
+  await using daemon = await startTestDaemon();
+  // Escaped as JSON, each character is six.
+  const path = join(daemon.folder, ...Array.from({ length: 18 }, () => "\u0001".repeat(200)));
+  await mkdir(path, { recursive: true });
+  const open = async (includeEntry: boolean) => daemon.files.createWatcher({ path, includeEntry });
+  const [plain, full] = [await open(false), await open(true)];
+  const names = Array.from({ length: 1_200 }, (_, index) => `f${index}`);
+  for (const name of names) await writeFile(join(path, name), "");
+  const fetch = async (
+    { watcherId }: { readonly watcherId: string },
+    events: FilesystemEvent[],
+  ) => {
+    events.push(...(await daemon.files.getWatcherEvents({ watcherId })).events);
+    return events.length;
+  };
+  const [seen, told]: [FilesystemEvent[], FilesystemEvent[]] = [[], []];
+  await expect.poll(async () => fetch(plain, seen)).toBe(names.length);
+  await expect.poll(async () => fetch(full, told)).toBe(names.length);
+  expect(told.map(({ entry }) => entry?.name)).toEqual(names);
+});
+
 test.for([
   ["removed", "REMOVE ."],
   ["moved", "RENAME ."],
