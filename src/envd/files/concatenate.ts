@@ -3,14 +3,13 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { inBatches } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { toSystemPath } from "../../common/file-names.ts";
 import { fileErrorText, isDiskFull } from "../errno.ts";
 import { open } from "../file-system.ts";
 
-/** Paths of one call together stay far below what a command line holds. */
-const MAX_ARGUMENT_BYTES = 65_536;
+/** Sources that are open at once. */
+const MAX_OPEN = 64;
+const FIRST_FD = 3;
 const COPY_BYTES = 1_048_576;
 /** Never waits for the other end of a pipe, never takes a terminal. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
@@ -39,23 +38,28 @@ async function copyByKernel(
   target: FileHandle,
   signal: AbortSignal,
 ): Promise<boolean> {
-  // Arguments are text: a name that is none would be that of another file.
-  if (sources.some((source) => typeof toSystemPath(source) !== "string")) return false;
-  for (const batch of inBatches(sources, MAX_ARGUMENT_BYTES)) {
-    if (!(await runCat(batch, target, signal))) return false;
+  for (let start = 0; start < sources.length; start += MAX_OPEN) {
+    await using opened = new AsyncDisposableStack();
+    const files: FileHandle[] = [];
+    for (const source of sources.slice(start, start + MAX_OPEN)) {
+      files.push(opened.use(await openSource(source)));
+    }
+    if (!(await runCat(files, target, signal))) return false;
   }
   return true;
 }
 
+/** It gets open files: a name may be that of a pipe by now, for whose other end it would wait. */
 async function runCat(
-  sources: readonly string[],
+  sources: readonly FileHandle[],
   target: FileHandle,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const child = spawn("cat", ["--", ...sources], {
+  const names = sources.map((_, index) => `/proc/self/fd/${index + FIRST_FD}`);
+  const child = spawn("cat", ["--", ...names], {
     cwd: "/",
     env: { PATH: TOOL_PATH },
-    stdio: ["ignore", target.fd, "ignore"],
+    stdio: ["ignore", target.fd, "ignore", ...sources.map(({ fd }) => fd)],
     signal,
     killSignal: "SIGKILL",
   });
@@ -71,10 +75,6 @@ async function copy(
   signal: AbortSignal,
 ): Promise<number> {
   await using file = await openSource(source);
-  if (!(await file.stat()).isFile()) {
-    const message = `error composing source ${source}: it is no regular file any more`;
-    throw new SandboxError("invalid_argument", message);
-  }
   const buffer = Buffer.alloc(COPY_BYTES);
   let end = position;
   try {
@@ -95,12 +95,17 @@ async function copy(
 }
 
 async function openSource(source: string): Promise<FileHandle> {
+  let file: FileHandle;
   try {
-    return await open(source, OPEN_FLAGS);
+    file = await open(source, OPEN_FLAGS);
   } catch (error) {
     const message = `error opening source file ${source}: ${fileErrorText("open", source, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  const message = `error composing source ${source}: it is no regular file any more`;
+  throw new SandboxError("invalid_argument", message);
 }
 
 async function writeFully(target: FileHandle, bytes: Buffer, position: number): Promise<void> {

@@ -1,5 +1,6 @@
 /** Files are joined by their own names, whatever bytes those have. */
 
+import { execFileSync } from "node:child_process";
 import { open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -18,4 +19,24 @@ test("a name that is not UTF-8 is not that of a file with a replacement characte
   const sources = [join(folder.path, "first"), fromSystemBytes(source)];
   await concatenate(sources, file, new AbortController().signal);
   expect(await readFile(target, "utf8")).toBe("first and own");
+});
+
+test("a pipe that took the place of a file is refused, not waited for", async () => {
+  await using folder = await makeTempFolder();
+  const [first, pipe, target] = ["first", "pipe", "target"].map((name) => join(folder.path, name));
+  await writeFile(first ?? "", "first");
+  execFileSync("mkfifo", [pipe ?? ""]);
+  await using file = await open(target ?? "", "w");
+  const joined = concatenate([first ?? "", pipe ?? ""], file, AbortSignal.timeout(5_000));
+  await expect(joined).rejects.toThrow("it is no regular file any more");
+});
+
+test("more files than one call takes are joined in order", async () => {
+  await using folder = await makeTempFolder();
+  const names = Array.from({ length: 150 }, (_, index) => join(folder.path, `part${index}`));
+  for (const [index, name] of names.entries()) await writeFile(name, `${index} `);
+  const target = join(folder.path, "target");
+  await using file = await open(target, "w");
+  await concatenate(names, file, new AbortController().signal);
+  expect(await readFile(target, "utf8")).toBe(names.map((_, index) => `${index} `).join(""));
 });
