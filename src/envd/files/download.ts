@@ -174,7 +174,7 @@ async function readStart(file: FileHandle): Promise<Uint8Array> {
 
 async function sendGzip({ exchange, path, file, type }: Content): Promise<void> {
   const { response, signal } = exchange;
-  const isEmpty = (await readStart(file)).length === 0;
+  const start = (await readStart(file)).length;
   const { size } = requireRegular(path, await file.stat());
   response.writeHead(200, {
     "content-type": type ?? UNKNOWN_TYPE,
@@ -186,11 +186,16 @@ async function sendGzip({ exchange, path, file, type }: Content): Promise<void> 
   }
   // The length of now: a file that is written to all the time would have no end. Files of the kernel
   // say that they are empty and are not.
-  const end = size === 0 && !isEmpty ? Number.POSITIVE_INFINITY : Math.max(size - 1, 0);
+  const end = size === 0 && start > 0 ? Number.POSITIVE_INFINITY : Math.max(size - 1, 0);
   const options = { start: 0, end, highWaterMark: READ_BYTES, autoClose: false };
   const source = file.createReadStream(options);
   const gzip = createGzip({ level: await levelOf(file, size), chunkSize: 65_536 });
-  await pipeline(source, gzip, response, { signal });
+  const whole = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    yield* chunks;
+    // The file shrank meanwhile, and the client must see that; one of sysfs was never so long.
+    if (source.bytesRead < size && start === Math.min(size, START_BYTES)) response.destroy();
+  };
+  await pipeline(source, whole, gzip, response, { signal });
 }
 
 /**

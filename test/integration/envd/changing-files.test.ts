@@ -3,7 +3,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { appendFile, writeFile } from "node:fs/promises";
+import { appendFile, readFile, truncate, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
@@ -71,4 +71,23 @@ test("a compressed download ends where the file ended when it began", async () =
   await appendFile(path, randomBytes(MAX_BYTES));
   const unpacked = gunzipSync(await buffer(reply));
   expect([unpacked.length, unpacked.equals(content)]).toEqual([LARGE_BYTES, true]);
+});
+
+test.for(["identity", "gzip"])(
+  "a download of a file that became shorter does not end as a whole one (%s)",
+  async (encoding) => {
+    await using daemon = await startTestDaemon();
+    const path = join(daemon.folder, "shrinking");
+    await writeFile(path, randomBytes(LARGE_BYTES));
+    const reply = await open(daemon, path, encoding);
+    await truncate(path, MAX_BYTES);
+    await expect(buffer(reply)).rejects.toMatchObject({ code: "ECONNRESET" });
+  },
+);
+
+test("a file of sysfs, which says that it is longer, is whole as it is", async () => {
+  await using daemon = await startTestDaemon();
+  const path = "/sys/devices/system/cpu/online";
+  const content = await readFile(path);
+  expect(gunzipSync(await buffer(await open(daemon, path, "gzip"))).equals(content)).toBe(true);
 });
