@@ -25,7 +25,7 @@ const FOLLOWS = IS_WHOLE_RUN ? 400 : 40;
 /** Each is followed with pauses that grow. */
 const FOLLOWED = IS_WHOLE_RUN ? 32 : 8;
 const TUNNELS = 80 * TIMES;
-const CALLS = 80 * TIMES;
+const CALLS = 240 * TIMES;
 const LANES = 8;
 /** A call to a daemon that says nothing more is given up. */
 const CALL_MS = 300;
@@ -182,5 +182,17 @@ const CLIENT_CALLS: readonly ((sandbox: Sandbox, signal: AbortSignal) => Promise
   async (sandbox, signal) => sandbox.files.write("/a", Buffer.from("x"), { signal }),
   async (sandbox, signal) => sandbox.files.read("/a", { offset: 0, limit: 1_000 }, { signal }),
   async (sandbox, signal) => sandbox.filesystem.stat("/a", { signal }),
+  async (sandbox, signal) => sandbox.files.compose(["/a", "/b"], "/c", { signal }),
+  async (sandbox, signal) => sandbox.filesystem.listDir("/", 2, { signal }),
+  async (sandbox, signal) => sandbox.filesystem.makeDir("/a", { signal }),
+  async (sandbox, signal) => sandbox.filesystem.move("/a", "/b", { signal }),
+  async (sandbox, signal) => sandbox.filesystem.remove("/a", { signal }),
+  async (sandbox, signal) => sandbox.filesystem.createWatcher("/a", true, { signal }),
+  async (sandbox, signal) => sandbox.filesystem.takeWatcherEvents("w", signal),
   async (sandbox, signal) => sandbox.process.start(COMMAND, { signal }).next(),
+  async (sandbox, signal) => sandbox.process.connect(1, signal).next(),
+  async (sandbox, signal) => sandbox.process.list(signal),
+  async (sandbox, signal) => sandbox.process.sendInput(1, [Buffer.from("x")], signal),
+  async (sandbox, signal) => sandbox.process.resize(1, { cols: 1, rows: 1 }, signal),
+  async (sandbox, signal) => sandbox.process.sendSignal(1, "SIGTERM", signal),
 ];
