@@ -25,7 +25,7 @@ test("a pipe that took the place of a file is refused, not waited for", async ()
   await using folder = await makeTempFolder();
   const [first, pipe, target] = ["first", "pipe", "target"].map((name) => join(folder.path, name));
   await writeFile(first ?? "", "first");
-  execFileSync("mkfifo", [pipe ?? ""]);
+  execFileSync("sh", ["-c", `mkfifo "$1"`, "sh", pipe ?? ""]);
   await using file = await open(target ?? "", "w");
   const joined = concatenate([first ?? "", pipe ?? ""], file, AbortSignal.timeout(5_000));
   await expect(joined).rejects.toThrow("it is no regular file any more");
