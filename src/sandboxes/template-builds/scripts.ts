@@ -23,16 +23,18 @@ cd "$unpacked"
 root=$(pwd -P)
 set -- "$source"
 if [ ! -e "$source" ] && [ ! -L "$source" ]; then
-  shopt -s nullglob dotglob globstar
+  shopt -s nullglob dotglob globstar extglob
   IFS=
   set -- $source
+  # A word that bash takes for no pattern stays as it is.
+  [ $# != 1 ] || [ -e "$1" ] || [ -L "$1" ] || shift
   if [ $# = 0 ]; then
     # A pattern that only the client knows, such as braces: the archive holds what it matched.
     prefix=$(printf '%s' "$source" | sed 's/[[*?{!+@].*//')
     cd "$(dirname -- "$prefix"x)" && set -- ./*
   fi
   unset IFS
-  shopt -u nullglob dotglob globstar
+  shopt -u nullglob dotglob globstar extglob
 fi
 leads_out() { echo "the source leads out of the archive" >&2; exit 1; }
 count=$#
