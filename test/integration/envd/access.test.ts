@@ -3,6 +3,7 @@
 import assert from "node:assert";
 import { mkdir, writeFile } from "node:fs/promises";
 import { connect, createServer, type Socket } from "node:net";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
@@ -233,6 +234,20 @@ test("a later word of the host counts, an older one does not", async () => {
   await mkdir(join(daemon.folder, "wd"));
   await init({ defaultWorkdir: join(daemon.folder, "wd") });
   expect((await daemon.files.stat({ path: "" })).entry?.name).toBe("wd");
+});
+
+test("a work directory that is not there is made, for the default user", async () => {
+  await using daemon = await startTestDaemon();
+  const init = async (defaultWorkdir: string) => {
+    const body = JSON.stringify({ defaultUser: userInfo().username, defaultWorkdir });
+    return (await daemon.control("/init", { method: "POST", body })).status;
+  };
+  expect(await init(join(daemon.folder, "not/yet"))).toBe(204);
+  const { entry } = await daemon.files.stat({ path: "" });
+  expect(entry).toMatchObject({ name: "yet", owner: userInfo().username, mode: 0o755 });
+  // One that can be none stays away, and what needs it is refused.
+  expect(await init("/dev/null/inner")).toBe(204);
+  await expect(daemon.files.stat({ path: "" })).rejects.toThrow(/not/);
 });
 
 /** Sends an upgrade for a port on a connection of its own. */
