@@ -5,7 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { ownArchitecture } from "../../images/layout.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
-import { readShell, splitDocuments, withDocuments, withoutFlags } from "./run-command.ts";
+import { readFlags, readShell, splitDocuments, withDocuments } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -83,7 +83,7 @@ function createReader(lines: readonly string[], name: string) {
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
-        add("RUN", [readRun({ lines, instruction, shell, refuse }) || refuse("has no command")]);
+        for (const args of readRun({ lines, instruction, shell, refuse })) add("RUN", args);
         return;
       case "SHELL":
         shell = readShell(readList(content) ?? []) ?? refuse("of another shell is not supported");
@@ -178,12 +178,16 @@ interface RunText {
   readonly refuse: Refuse;
 }
 
-function readRun({ lines, instruction, shell, refuse }: RunText): string {
+/** The arguments of its steps. */
+function readRun({ lines, instruction, shell, refuse }: RunText): string[][] {
   const parts = splitDocuments(lines, instruction, refuse);
-  const command = withoutFlags(contentOf(parts?.command ?? linesOf(lines, instruction)), refuse);
+  const content = contentOf(parts?.command ?? linesOf(lines, instruction));
+  const { command, preparation } = readFlags(content, refuse);
   const text =
     parts === undefined ? toShell(command) : withDocuments(command, parts.documents, refuse);
-  return text === "" || readList(command) !== undefined ? text : `${shell}${text}`;
+  if (text === "") refuse("has no command");
+  const main = [readList(command) === undefined ? `${shell}${text}` : text];
+  return preparation === "" ? [main] : [[preparation, "root"], main];
 }
 
 function readBase(content: string, refuse: Refuse): string {

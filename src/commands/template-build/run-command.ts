@@ -4,20 +4,47 @@ import { Run, type Instruction } from "dockerfile-ast";
 
 type Refuse = (fault: string) => never;
 
-/** Of a mount that a command can do without: a cache is empty at first, too. */
-const SPARE_FLAG = /^--(?:mount=(?:\S*,)?type=(?:cache|tmpfs)(?:,\S*)?|network=default)\s+/;
-const FLAG = /^--[\w-]+/;
+const FLAG = /^--(?<name>[\w-]+)(?:=(?<value>\S*))?(?:\s+|$)/;
+/** Mounts that a command can do without, if their directories are there: a cache is empty at first, too. */
+const SPARE_MOUNTS: ReadonlySet<string> = new Set(["cache", "tmpfs"]);
 /** The document is the whole command. */
 const SCRIPT = /^<<-?\s*(["']?)\w+\1$/;
 
-/** Without the flags. */
-export function withoutFlags(content: string, refuse: Refuse): string {
+/** A command without its flags, and what makes the directories of its mounts, as root. */
+export interface FlaggedCommand {
+  readonly command: string;
+  /** Empty without mounts. */
+  readonly preparation: string;
+}
+
+export function readFlags(content: string, refuse: Refuse): FlaggedCommand {
   let command = content;
-  while (SPARE_FLAG.test(command)) command = command.replace(SPARE_FLAG, "");
-  const [flag] = FLAG.exec(command) ?? [];
-  if (flag === undefined) return command;
-  const hint = flag === "--mount" ? " of another type than cache and tmpfs" : "";
-  return refuse(`with ${flag}${hint} is not supported`);
+  const made: string[] = [];
+  for (;;) {
+    const found = FLAG.exec(command);
+    if (found === null) return { command, preparation: made.join(" && ") };
+    const { name = "", value = "" } = found.groups ?? {};
+    if (name === "mount") made.push(makeMountPoint(value, refuse));
+    else if (name !== "network" || value !== "default") refuse(`with --${name} is not supported`);
+    command = command.slice(found[0].length);
+  }
+}
+
+/** Its variables are those of the shell that makes it. */
+function makeMountPoint(options: string, refuse: Refuse): string {
+  const pairs = options.split(",").map((pair) => pair.split("="));
+  const values: Record<string, string | undefined> = Object.fromEntries(pairs);
+  const { type = "bind", uid, gid, mode } = values;
+  if (!SPARE_MOUNTS.has(type)) refuse(`with --mount of type ${type} is not supported`);
+  const target = values["target"] ?? values["dst"] ?? values["destination"] ?? "";
+  if (target === "") refuse("with --mount needs a target");
+  for (const [name, value] of Object.entries({ uid, gid, mode })) {
+    if (!/^[0-9]*$/.test(value ?? "")) refuse(`with --mount of the ${name} ${value}`);
+  }
+  const place = `"${target.replaceAll(/["\\`]/g, String.raw`\$&`)}"`;
+  const owner = uid !== undefined || gid !== undefined ? [`chown -- ${uid ?? 0}:${gid ?? 0}`] : [];
+  const changes = mode === undefined ? owner : [...owner, `chmod -- ${mode}`];
+  return ["mkdir -p --", ...changes].map((change) => `${change} ${place}`).join(" && ");
 }
 
 /** The lines of the command itself, and those of its here-documents with the words that end them. */

@@ -63,8 +63,10 @@ test.for([
   ["FROM a\nENV A=b B=$A\nWORKDIR /$B", "Dockerfile:3: WORKDIR has the variable B"],
   ["FROM a\nENV A=b\nWORKDIR ${A%b}", "Dockerfile:3: WORKDIR has a variable in a form"],
   ["RUN true", "Dockerfile:1: RUN comes before FROM"],
-  ["FROM a\nRUN --mount=type=bind,target=/x true", "Dockerfile:2: RUN with --mount of another"],
-  ["FROM a\nRUN --mount=target=/x true", "Dockerfile:2: RUN with --mount of another"],
+  ["FROM a\nRUN --mount=type=secret,id=x true", "RUN with --mount of type secret is not supp"],
+  ["FROM a\nRUN --mount=target=/x true", "Dockerfile:2: RUN with --mount of type bind is not"],
+  ["FROM a\nRUN --mount=type=cache,id=x true", "Dockerfile:2: RUN with --mount needs a target"],
+  ["FROM a\nRUN --mount=type=cache,target=/x,uid=a true", "with --mount of the uid a"],
   ["FROM a\nRUN --network=none true", "Dockerfile:2: RUN with --network is not"],
   ["FROM a\nRUN <<EOF\ntrue", "Dockerfile:2: RUN has a here-document EOF that does not end"],
   ["FROM a\nRUN <<EOF\n#!/bin/x\nEOF", "Dockerfile:2: RUN with a here-document of another"],
@@ -128,13 +130,24 @@ test.for([
   ["<<EOF python3\nprint(1)\nEOF", "<<EOF python3\nprint(1)\nEOF\n"],
   // None at all.
   ['echo $((1<<3)) "<<"', 'echo $((1<<3)) "<<"'],
-  // Mounts that a command can do without.
-  ["--mount=type=cache,target=/root/.cache --mount=target=/x,type=tmpfs make", "make"],
   ['--network=default ["make", "a b"]', "make 'a b'"],
-  ["--mount=type=cache,target=/x <<E\nmake\nE", "make"],
 ] as const)("RUN %j runs %j", ([given, command]) => {
   const { steps } = readDockerfile(`FROM a\nRUN ${given}\nUSER x`, "Dockerfile");
   expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([[command], ["x"]]);
+});
+
+test.for([
+  ["type=cache,target=/x", 'mkdir -p -- "/x"'],
+  ["dst=in/$A,type=tmpfs", 'mkdir -p -- "in/$A"'],
+  [
+    "type=cache,destination=/x,uid=1000,gid=7,mode=0700,sharing=locked",
+    'mkdir -p -- "/x" && chown -- 1000:7 "/x" && chmod -- 0700 "/x"',
+  ],
+] as const)("of a mount %s its directory is there", ([mount, command]) => {
+  const text = `FROM a\nRUN --mount=${mount} --network=default --mount=type=cache,target=/y <<E\nmake\nE`;
+  const { steps } = readDockerfile(text, "Dockerfile");
+  const runs = steps.filter(({ type }) => type === "RUN").map(({ args }) => args);
+  expect(runs).toEqual([[`${command} && mkdir -p -- "/y"`, "root"], ["make"]]);
 });
 
 test.for([
