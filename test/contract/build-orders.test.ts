@@ -106,6 +106,22 @@ test("a build that is cancelled while it waits for its turn does no work", async
   expect(service.base.asked()).toBe(turns.length + 1);
 });
 
+test("a build cancels no other of its template that has other tags", async () => {
+  await using service = await startHeld();
+  const builds = ["tagged:one", "tagged:two"].map((name) => request(service, name));
+  for (const build of builds) await start(service, build);
+  service.base.release();
+  for (const build of builds) {
+    await expect.poll(() => stateOf(service, build)).toMatchObject({ status: "ready" });
+  }
+  const tags = service.embedded.sandboxes.templates.tags("tagged");
+  const [one, two] = builds;
+  expect(Object.fromEntries(tags.map(({ tag, buildId }) => [tag, buildId]))).toEqual({
+    one: one?.buildId,
+    two: two?.buildId,
+  });
+});
+
 test("the removal of a template by another process ends its build", async () => {
   await using service = await startHeld();
   const build = request(service, "gone");

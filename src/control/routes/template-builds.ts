@@ -59,7 +59,7 @@ export const templateBuildRoutes: readonly Route[] = [
       return { status: 201, body: { present: isThere, url: uploadUrl(origin, token) } };
     },
   }),
-  // Older builds of the template that run are cancelled.
+  // Older builds for a tag of this one that run are cancelled.
   defineRoute({
     method: "POST",
     path: "/v2/templates/{templateID}/builds/{buildID}",

@@ -13,6 +13,7 @@ export interface RunnerTask {
   readonly buildId: string;
   readonly templateId: string;
   readonly team: string;
+  readonly tags: readonly string[];
   /** From the moment at which it runs. */
   readonly limitMs: number;
   /** Never throws. */
@@ -26,7 +27,7 @@ export interface RunnerTask {
 export interface BuildRunner {
   readonly uploads: Uploads;
   readonly layerSizes: LayerSizes;
-  /** Cancels what runs or waits of the same template, and runs the task when it is its turn. */
+  /** Cancels what runs or waits for a tag of the same template, and runs the task when it is its turn. */
   begin(task: RunnerTask): void;
   cancel(templateId: string, reason: string): void;
 }
@@ -44,11 +45,14 @@ export function createBuildRunner(options: {
   const { uploads, layerSizes, track, closing } = options;
   const atOnce = availableParallelism();
   const queue = createBuildQueue(atOnce);
-  const running = new Map<AbortController, string>();
+  const running = new Map<AbortController, RunnerTask>();
 
-  function cancel(templateId: string, reason: string): void {
-    for (const [controller, id] of running) {
-      if (id === templateId) controller.abort(new SandboxError("canceled", reason));
+  function cancel(templateId: string, reason: string, tags?: readonly string[]): void {
+    for (const [controller, task] of running) {
+      const isMeant = tags === undefined || task.tags.some((tag) => tags.includes(tag));
+      if (task.templateId === templateId && isMeant) {
+        controller.abort(new SandboxError("canceled", reason));
+      }
     }
   }
 
@@ -69,14 +73,15 @@ export function createBuildRunner(options: {
     uploads,
     layerSizes,
     begin(task) {
-      cancel(task.templateId, `cancelled: build ${task.buildId} of the same template was started`);
+      const reason = `cancelled: build ${task.buildId} of the same template was started`;
+      cancel(task.templateId, reason, task.tags);
       if (running.size >= atOnce) task.onWait();
       const controller = new AbortController();
-      running.set(controller, task.templateId);
+      running.set(controller, task);
       // It never rejects; closing waits for it.
       void track(run(task, controller));
     },
-    cancel,
+    cancel: (templateId, reason) => cancel(templateId, reason),
   };
 }
 

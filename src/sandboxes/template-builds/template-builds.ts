@@ -65,7 +65,7 @@ export interface TemplateBuilds {
     hash: string,
   ): Promise<{ readonly isThere: boolean; readonly token: string }>;
   /**
-   * Begins a build that waits; builds of the template that run are cancelled.
+   * Begins a build that waits; builds for a tag of its own that run are cancelled.
    * @throws SandboxError failed_precondition when it does not wait, as `files` otherwise.
    */
   start(template: string, buildId: string, plan: BuildPlan): Promise<void>;
@@ -226,6 +226,7 @@ async function startBuild(
     buildId,
     templateId: template.templateId,
     team: context.team,
+    tags: record.tags,
     limitMs: BUILD_LIMIT_MS,
     onWait() {
       try {
