@@ -9,7 +9,7 @@ import type { Container, Layer } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
-import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { toDiskFault } from "./disk-space.ts";
 import {
   countBuiltIn,
   removeLayers,
@@ -20,6 +20,7 @@ import {
 import { isNeededLive } from "./live-builds.ts";
 import { findMemoryFault, SAVE_FAILED, SNAPSHOT_MEMORY, toMemory } from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import { requireSpace } from "./template-builds/free-space.ts";
 
 /**
  * Each snapshot of a snapshot adds a layer, which makes every look for a name that is not there
@@ -50,7 +51,7 @@ export async function writeBuild<T>(
   work: BuildWork<T>,
 ): Promise<T> {
   const { store, clock, layersDirectory, disksDirectory } = context;
-  await requireDiskSpace(layersDirectory);
+  await requireSpace(context);
   const parent = store.builds.get(entry.record.buildId);
   if (parent === undefined) {
     throw new SandboxError("internal", `build ${entry.record.buildId} is gone`);

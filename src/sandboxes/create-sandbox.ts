@@ -18,7 +18,7 @@ import {
 } from "./create-plan.ts";
 import { keepCreation } from "./creation-record.ts";
 import { removeTraces } from "./discard.ts";
-import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { toDiskFault } from "./disk-space.ts";
 import { planMemory } from "./memory.ts";
 import { planLive } from "./plan-live.ts";
 import type { Pool } from "./pool.ts";
@@ -27,6 +27,7 @@ import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { startTemplateService } from "./start-command.ts";
 import { toStartFault } from "./start-fault.ts";
 import type { Reservation } from "./team-quota.ts";
+import { requireSpace } from "./template-builds/free-space.ts";
 import { checkTimeout, expiryOfRun } from "./timeout.ts";
 import { mountVolumes, resolveMounts } from "./volumes.ts";
 
@@ -84,7 +85,7 @@ export async function startReserved(
   terms: StartOptions,
 ): Promise<Sandbox> {
   const beganMs = performance.now();
-  await requireDiskSpace(context.directory, "sandbox_create_refused");
+  await requireSpace(context, "sandbox_create_refused");
   const sandbox = await start(context, plan, terms);
   const { sandboxId } = sandbox;
   const durationMs = Math.round(performance.now() - beganMs);

@@ -6,9 +6,10 @@ import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { Folders, History, Registry, SandboxEntry, Services } from "./context.ts";
-import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { toDiskFault } from "./disk-space.ts";
 import { followEntry, noteRecord, requireBuild, setDeadline, updateRecord } from "./registry.ts";
 import { startTemplateService } from "./start-command.ts";
+import { requireSpace } from "./template-builds/free-space.ts";
 import { expiryOfRun } from "./timeout.ts";
 import { mountVolumes } from "./volumes.ts";
 
@@ -103,7 +104,7 @@ export async function restoreEntry(
   options: ResumeOptions,
 ): Promise<void> {
   const { container, record } = entry;
-  await requireDiskSpace(context.directory);
+  await requireSpace(context);
   const spec = toSpec(context, record, requireBuild(context, record));
   const running = toRunning(context, entry, options);
   // Without a service the guardian leaves it alone: a kernel that is starting cannot be paused.

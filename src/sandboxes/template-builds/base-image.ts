@@ -7,9 +7,9 @@ import { addImage } from "../../images/add-image.ts";
 import type { ImageLayer } from "../../images/images.ts";
 import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
 import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
-import { requireDiskSpace } from "../disk-space.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cacheTemplateId } from "./cache.ts";
+import { requireSpace } from "./free-space.ts";
 import type { BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
 
@@ -27,7 +27,7 @@ export async function resolveImage(
   if (images === undefined) {
     throw new SandboxError("unimplemented", "this service fetches no images");
   }
-  await requireDiskSpace(context.directory);
+  await requireSpace(context);
   const { authFiles, ecrEndpoint, ...rest } = images;
   const { login, reference } = image;
   const options = {

@@ -25,6 +25,11 @@ export function cacheTemplateId({ team }: Pick<Tenant, "team">): string {
   return `${TEMPLATE_PREFIX}${team}`;
 }
 
+/** Whether a build is a cached step, of any team. */
+export function isCachedStep({ templateId, status }: BuildRecord): boolean {
+  return templateId.startsWith(TEMPLATE_PREFIX) && status === "ready";
+}
+
 /** What the first step of a build stands on. Teams share no steps. */
 export function baseKey(team: string, build: BuildRecord, state: StepState): string {
   const disk = build.disk === undefined ? [] : [build.disk];
@@ -58,9 +63,7 @@ export function forgetOldSteps(store: Store, nowMs: number): string[] {
   return store.transaction(() => {
     const steps = store.builds
       .withoutTemplate()
-      .filter(
-        ({ templateId, status }) => templateId.startsWith(TEMPLATE_PREFIX) && status === "ready",
-      )
+      .filter(isCachedStep)
       .toSorted((left, right) => right.createdAtMs - left.createdAtMs);
     const counts = new Map<string, number>();
     const old = steps.filter(({ templateId, createdAtMs }) => {

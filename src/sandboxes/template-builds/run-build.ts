@@ -150,6 +150,8 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
     commit(ready) {
       const cached = { ...withState(job, { build: ready, state }), cacheKey: key };
       context.store.builds.put(cached);
+      // At once: a step on which no build stands may be forgotten.
+      hold(context, job, cached);
       return cached;
     },
   });

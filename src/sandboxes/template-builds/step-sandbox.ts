@@ -14,11 +14,11 @@ import { type BuildWork, writeBuild } from "../builds.ts";
 import type { Folders, Limits, Services, Tenant } from "../context.ts";
 import { toStartingRecord, type CreatePlan } from "../create-plan.ts";
 import { removeTraces } from "../discard.ts";
-import { requireDiskSpace } from "../disk-space.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { openDaemon } from "../start-command.ts";
 import { cacheTemplateId } from "./cache.ts";
+import { requireSpace } from "./free-space.ts";
 
 export type StepContext = Services & Tenant & Folders & Limits & BuildRules;
 
@@ -52,7 +52,7 @@ export async function startStepSandbox(
   resolved: ResolvedTemplate,
   signal: AbortSignal,
 ): Promise<StepSandbox> {
-  await requireDiskSpace(context.directory);
+  await requireSpace(context);
   const plan: CreatePlan = {
     resolved,
     mounts: [],

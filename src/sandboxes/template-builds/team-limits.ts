@@ -6,7 +6,8 @@ import type { Folders, Services, Tenant } from "../context.ts";
 import { layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
 import { forgetLive } from "../live-builds.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
-import { cacheTemplateId } from "./cache.ts";
+import { cacheTemplateId, isCachedStep } from "./cache.ts";
+import { forgetOldestSteps } from "./free-space.ts";
 import type { LayerSizes } from "./layer-sizes.ts";
 
 const MAX_TEMPLATES = 1_000;
@@ -48,10 +49,12 @@ export async function requireLayerSpace(
   for (;;) {
     const bytes = await sizes(foldersOf(context));
     if (bytes <= maxBytes) return;
-    const folders = forgetOldestSteps(context);
-    if (folders === undefined) throw tooLarge(bytes, maxBytes);
+    const own = cacheTemplateId(context);
+    const isMeant = (build: BuildRecord) => build.templateId === own && isCachedStep(build);
+    const forgotten = forgetOldestSteps(context.store, isMeant);
+    if (forgotten === undefined) throw tooLarge(bytes, maxBytes);
     await cleanUpOrRetry(context, "layers of cached steps", () =>
-      removeLayers(context.layersDirectory, folders),
+      removeLayers(context.layersDirectory, forgotten.folders),
     );
   }
 }
@@ -77,19 +80,6 @@ function foldersOf({ store, team }: TeamContext): string[] {
   const builds = own.flatMap((templateId) => store.builds.ofTemplate(templateId));
   const folders = new Set(builds.flatMap(layerFolders));
   return [...folders].filter((folder) => !BUILT_IN_PATTERN.test(folder));
-}
-
-/** Half of the team's cached steps; the folders that nothing names any more, undefined without any. */
-function forgetOldestSteps({ store, team }: TeamContext): string[] | undefined {
-  return store.transaction(() => {
-    const steps = store.builds
-      .ofTemplate(cacheTemplateId({ team }))
-      .filter(({ status }) => status === "ready");
-    if (steps.length === 0) return undefined;
-    const old = oldestFirst(steps).slice(0, Math.ceil(steps.length / 2));
-    for (const { buildId } of old) store.builds.remove(buildId);
-    return unnamedFolders(store, old);
-  });
 }
 
 function oldestFirst(builds: readonly BuildRecord[]): BuildRecord[] {

@@ -122,8 +122,9 @@ export async function openUploads({
         });
       }
       try {
-        await requireDiskSpace(directory);
+        // First: those that are old may take the space that is wanted.
         await removeOld(directory, now(), bytes);
+        await requireDiskSpace(directory);
         const requireLeft = async () => copies.requireLeft(directory);
         await store({ directory, name, bytes, ending, requireLeft }, body);
       } catch (error) {

@@ -3,8 +3,10 @@
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { diskFullError } from "../../../../src/common/errors.ts";
 import { createSilentLog } from "../../../../src/common/log.ts";
 import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
+import { requireSpace } from "../../../../src/sandboxes/template-builds/free-space.ts";
 import {
   forgetOldBuilds,
   removeOldBuilds,
@@ -74,6 +76,34 @@ test("layers beyond the bound cost the oldest cached steps, and then the build",
     message: expect.stringContaining("remove templates to build others"),
   });
   expect((await readdir(folder.path)).toSorted()).toEqual([kept, foreign]);
+});
+
+test("on a full disk cached steps of all teams go, but those of a running build", async () => {
+  await using folder = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const template = addTemplate(store, "mine", "a");
+  const kept = addBuild(store, template.templateId, 1);
+  const steps = [2, 3].map((atMs) => addBuild(store, "cache:mine", atMs));
+  const foreign = addBuild(store, "cache:other", 4);
+  const [held = ""] = steps;
+  const running = { ...READY_BUILD, buildId: "running", templateId: template.templateId };
+  const layers = store.builds.get(held)?.layers ?? [];
+  store.builds.put({ ...running, status: "building", layers });
+  for (const name of [kept, ...steps, foreign]) await mkdir(join(folder.path, name));
+  const services = { log: createSilentLog(), retry: failTest, home: folder.path };
+  const context = { ...services, store, directory: "x", layersDirectory: folder.path };
+  const full = (most: number) => async () => {
+    if ((await readdir(folder.path)).length > most) throw diskFullError("disk of x");
+  };
+  await requireSpace(context, undefined, full(4));
+  expect(await readdir(folder.path)).toHaveLength(4);
+  await requireSpace(context, undefined, full(3));
+  expect((await readdir(folder.path)).toSorted()).toEqual([kept, held, foreign]);
+  await expect(requireSpace(context, undefined, full(1))).rejects.toThrow("no space left");
+  expect((await readdir(folder.path)).toSorted()).toEqual([kept, held]);
+  store.builds.remove("running");
+  await requireSpace(context, undefined, full(1));
+  expect(await readdir(folder.path)).toEqual([kept]);
 });
 
 test("builds without a tag are kept while they are among the newest fifty", () => {

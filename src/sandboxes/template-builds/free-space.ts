@@ -1,0 +1,80 @@
+/** Cached steps are the first to go where space is wanted: a build makes them anew. */
+
+import { SandboxError, type ErrorWord } from "../../common/errors.ts";
+import type { BuildRecord, Store } from "../../store/store.ts";
+import type { Folders, Services } from "../context.ts";
+import { requireDiskSpace } from "../disk-space.ts";
+import { pruneImages } from "../image-templates.ts";
+import { hasImage, layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import { isCachedStep } from "./cache.ts";
+
+type SpaceContext = Pick<Services & Folders, "store" | "log" | "retry"> &
+  Pick<Folders, "directory" | "layersDirectory" | "home">;
+
+/**
+ * Makes sure that the disk of the home has space for something new, at the cost of the cached steps of
+ * all teams.
+ * @throws SandboxError resource_exhausted when less than the reserve is free without them.
+ */
+export async function requireSpace(
+  context: SpaceContext,
+  word?: ErrorWord,
+  check: typeof requireDiskSpace = requireDiskSpace,
+): Promise<void> {
+  for (;;) {
+    try {
+      return await check(context.directory, word);
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== "resource_exhausted") throw error;
+      const forgotten = forgetOldestSteps(context.store, isCachedStep);
+      if (forgotten === undefined) throw error;
+      const amount = forgotten.steps.length;
+      context.log.warn({ op: "disk.space", amount }, "cached steps removed: the disk is full");
+      await removeForgotten(context, forgotten);
+    }
+  }
+}
+
+async function removeForgotten(context: SpaceContext, { folders, steps }: Forgotten) {
+  const { home, store, layersDirectory } = context;
+  await cleanUpOrRetry(context, "layers of cached steps", async () => {
+    await removeLayers(layersDirectory, folders);
+    if (!hasImage(steps.flatMap(layerFolders))) return;
+    const { log } = context;
+    await pruneImages({
+      home,
+      store,
+      onFailure: ({ kind, name, error }) =>
+        log.warn({ op: "cleanup", kind, name, err: error }, "cleanup failed"),
+    });
+  });
+}
+
+export interface Forgotten {
+  readonly steps: readonly BuildRecord[];
+  /** Those that nothing names any more. */
+  readonly folders: readonly string[];
+}
+
+/**
+ * Forgets the older half of the cached steps that are meant; undefined where there are none. Those on
+ * which a build stands that is running give no space, and the build would lose their last name.
+ */
+export function forgetOldestSteps(
+  store: Store,
+  isMeant: (build: BuildRecord) => boolean,
+): Forgotten | undefined {
+  return store.transaction(() => {
+    const cached = store.builds.withoutTemplate().filter(isMeant);
+    if (cached.length === 0) return undefined;
+    const running = store.builds.all().filter(({ status }) => status === "building");
+    const held = new Set(running.flatMap(layerFolders));
+    const free = cached.filter((build) => !layerFolders(build).every((name) => held.has(name)));
+    if (free.length === 0) return undefined;
+    const oldest = free.toSorted((left, right) => left.createdAtMs - right.createdAtMs);
+    const steps = oldest.slice(0, Math.ceil(oldest.length / 2));
+    for (const { buildId } of steps) store.builds.remove(buildId);
+    return { steps, folders: unnamedFolders(store, steps) };
+  });
+}
