@@ -124,7 +124,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
   const watches = createWatchList();
   const volumeDisks = startVolumeDisks({ ...options, closing: closing.signal, watches });
-  const building = await openBuilding(options, { track, closing: closing.signal });
+  const building = await openBuilding(options, { track, closing: closing.signal, ...cleanUps });
   const scope = { layersDirectory, team: DEFAULT_TEAM, pool: deferPool(() => pool) };
   const templateOptions = { ...options, ...cleanUps, ...building, ...scope };
   await registerBuiltIns(templateOptions);

@@ -1,5 +1,6 @@
-/** Cached steps are the first to go where space is wanted: a build makes them anew. */
+/** Cached steps and sent archives are the first to go where space is wanted: builds make and ask for them anew. */
 
+import { join } from "node:path";
 import { SandboxError, type ErrorWord } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { Folders, Services } from "../context.ts";
@@ -8,13 +9,14 @@ import { pruneImages } from "../image-templates.ts";
 import { hasImage, layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { isCachedStep } from "./cache.ts";
+import { removeIdle, UPLOADS } from "./uploads.ts";
 
-type SpaceContext = Pick<Services & Folders, "store" | "log" | "retry"> &
+type SpaceContext = Pick<Services, "store" | "clock" | "log" | "retry"> &
   Pick<Folders, "directory" | "layersDirectory" | "home">;
 
 /**
  * Makes sure that the disk of the home has space for something new, at the cost of the cached steps of
- * all teams.
+ * all teams and of archives that builds were sent.
  * @throws SandboxError resource_exhausted when less than the reserve is free without them.
  */
 export async function requireSpace(
@@ -27,13 +29,25 @@ export async function requireSpace(
       return await check(context.directory, word);
     } catch (error) {
       if (!(error instanceof SandboxError) || error.code !== "resource_exhausted") throw error;
-      const forgotten = forgetOldestSteps(context.store, isCachedStep);
-      if (forgotten === undefined) throw error;
-      const amount = forgotten.steps.length;
-      context.log.warn({ op: "disk.space", amount }, "cached steps removed: the disk is full");
-      await removeForgotten(context, forgotten);
+      if (!(await removeCached(context))) throw error;
     }
   }
+}
+
+/** Whether there was something to remove. */
+async function removeCached(context: SpaceContext): Promise<boolean> {
+  const { store, clock, home, log } = context;
+  const forgotten = forgetOldestSteps(store, isCachedStep);
+  if (forgotten === undefined) {
+    const isOpen = store.templateBuilds
+      .all()
+      .some(({ status }) => status === "waiting" || status === "building");
+    return removeIdle(join(home, UPLOADS), clock.now(), isOpen);
+  }
+  const amount = forgotten.steps.length;
+  log.warn({ op: "disk.space", amount }, "cached steps removed: the disk is full");
+  await removeForgotten(context, forgotten);
+  return true;
 }
 
 async function removeForgotten(context: SpaceContext, { folders, steps }: Forgotten) {

@@ -3,14 +3,17 @@
 import { join } from "node:path";
 import type { Clock } from "../../common/clock.ts";
 import type { Track } from "../../common/concurrency.ts";
+import type { Logger } from "../../common/log.ts";
 import { LAYERS } from "../../engine/storage/layers.ts";
 import type { Store } from "../../store/store.ts";
+import type { Services } from "../context.ts";
 import { createCopyLedger } from "../disk-space.ts";
 import { openSecrets } from "../secrets.ts";
 import { createBuildRunner } from "./build-runner.ts";
+import { requireSpace } from "./free-space.ts";
 import { createLayerSizes } from "./layer-sizes.ts";
 import type { BuildRules } from "./step-sandbox.ts";
-import { openUploads } from "./uploads.ts";
+import { openUploads, UPLOADS } from "./uploads.ts";
 
 /** Why the builds of a template end with it. */
 export const TEMPLATE_REMOVED = "cancelled: the template was removed";
@@ -20,21 +23,31 @@ interface BuildingOptions {
   readonly owner: string;
   readonly store: Store;
   readonly clock: Clock;
+  readonly log: Logger;
   readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
 }
 
 /** Opens them; builds end with the registry. */
 export async function openBuilding(
-  { home, owner, store, clock, buildNetwork }: BuildingOptions,
-  { track, closing }: { readonly track: Track; readonly closing: AbortSignal },
+  { home, owner, store, clock, log, buildNetwork }: BuildingOptions,
+  { track, closing, retry }: Pick<Services, "closing" | "retry"> & { readonly track: Track },
 ) {
   const secrets = await openSecrets(home, store);
-  const directory = join(home, "uploads");
+  const directory = join(home, UPLOADS);
+  const layersDirectory = join(home, LAYERS);
+  const space = { home, store, clock, log, retry, directory, layersDirectory };
   const key = secrets.uploadKey;
   // Uploads leave what the disks of sandboxes were promised, as copies of them do.
   const copies = createCopyLedger();
-  const uploads = await openUploads({ directory, owner, key, copies, now: () => clock.now() });
-  const layerSizes = createLayerSizes(join(home, LAYERS));
+  const uploads = await openUploads({
+    directory,
+    owner,
+    key,
+    copies,
+    requireSpace: () => requireSpace(space),
+    now: () => clock.now(),
+  });
+  const layerSizes = createLayerSizes(layersDirectory);
   const runner = createBuildRunner({ uploads, layerSizes, track, closing });
   const network = { allowsInternet: undefined, network: undefined };
   return {

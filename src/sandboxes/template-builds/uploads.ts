@@ -13,6 +13,8 @@ import { step } from "../../common/steps.ts";
 import { createTeamTurns } from "../../common/team-turns.ts";
 import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
 
+/** Folder of the home. */
+export const UPLOADS = "uploads";
 /** Clients take up to an hour. */
 const UPLOAD_LIFE_MS = 3_600_000;
 const MAX_UPLOAD_BYTES = 4 * 1024 ** 3;
@@ -58,6 +60,8 @@ export interface UploadsOptions {
   /** Known to this home alone. */
   readonly key: string;
   readonly copies: Pick<CopyLedger, "requireLeft">;
+  /** Default: that the disk has its reserve. */
+  readonly requireSpace?: () => Promise<void>;
   readonly now: () => number;
 }
 
@@ -68,6 +72,7 @@ export async function openUploads({
   key,
   copies,
   now,
+  requireSpace = async () => requireDiskSpace(directory),
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const secret = createSecretKey(Buffer.from(key, "hex"));
@@ -76,7 +81,7 @@ export async function openUploads({
   for (const name of await readdir(directory)) {
     if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
   }
-  await removeOld(directory, now());
+  await removeOld(directory, { nowMs: now() });
 
   const seal = (text: string) => createHmac("sha256", secret).update(text).digest();
 
@@ -123,8 +128,8 @@ export async function openUploads({
       }
       try {
         // First: those that are old may take the space that is wanted.
-        await removeOld(directory, now(), bytes);
-        await requireDiskSpace(directory);
+        await removeOld(directory, { nowMs: now(), wantedBytes: bytes });
+        await requireSpace();
         const requireLeft = async () => copies.requireLeft(directory);
         await store({ directory, name, bytes, ending, requireLeft }, body);
       } catch (error) {
@@ -199,23 +204,51 @@ async function* takeWhileLeft(
   }
 }
 
-/** Makes place for so many bytes; also what is half written and old. */
-async function removeOld(directory: string, nowMs: number, wantedBytes = 0): Promise<void> {
+/**
+ * On a full disk: removes the archives that no build can want any more. A client asks for those of a
+ * build after it has requested the build. Returns whether there were any.
+ */
+export async function removeIdle(
+  directory: string,
+  nowMs: number,
+  hasOpenBuilds: boolean,
+): Promise<boolean> {
+  const keepMs = hasOpenBuilds ? UPLOAD_LIFE_MS : 0;
+  return (await removeOld(directory, { nowMs, keepMs })) > 0;
+}
+
+interface Removal {
+  readonly nowMs: number;
+  readonly wantedBytes?: number;
+  readonly keepMs?: number;
+}
+
+/**
+ * Makes place for so many bytes; also what is half written and old. Returns how many archives were
+ * older than they are kept.
+ */
+async function removeOld(
+  directory: string,
+  { nowMs, wantedBytes = 0, keepMs = KEEP_MS }: Removal,
+): Promise<number> {
+  let old = 0;
   const files: { readonly path: string; readonly bytes: number; readonly atMs: number }[] = [];
   for (const name of await readdir(directory)) {
     const path = join(directory, name);
     const found = await stat(path).catch(() => undefined);
     if (found === undefined) continue;
     const isPart = name.endsWith(PART);
-    if (found.mtimeMs < nowMs - (isPart ? UPLOAD_LIFE_MS : KEEP_MS))
+    if (found.mtimeMs < nowMs - (isPart ? UPLOAD_LIFE_MS : keepMs)) {
       await rm(path, { force: true });
-    // One that is being written is not taken from its client: it ends with its hour.
-    else if (!isPart) files.push({ path, bytes: found.size, atMs: found.mtimeMs });
+      old += 1;
+      // One that is being written is not taken from its client: it ends with its hour.
+    } else if (!isPart) files.push({ path, bytes: found.size, atMs: found.mtimeMs });
   }
   let total = wantedBytes + files.reduce((sum, { bytes }) => sum + bytes, 0);
   for (const { path, bytes } of files.toSorted((left, right) => left.atMs - right.atMs)) {
-    if (total <= MAX_STORED_BYTES) return;
+    if (total <= MAX_STORED_BYTES) break;
     await rm(path, { force: true });
     total -= bytes;
   }
+  return old;
 }

@@ -1,6 +1,6 @@
 /** What the templates of a team may take: a number, and disk; its cached steps are the first to go. */
 
-import { mkdir, readdir } from "node:fs/promises";
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { diskFullError } from "../../../../src/common/errors.ts";
@@ -13,9 +13,11 @@ import {
   requireLayerSpace,
   requireTemplatePlace,
 } from "../../../../src/sandboxes/template-builds/team-limits.ts";
+import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { Store, TemplateRecord } from "../../../../src/store/store.ts";
 import { READY_BUILD } from "../../../support/build-record.ts";
+import { createFakeClock } from "../../../support/fake-clock.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 function addTemplate(store: Store, team: string, name: string): TemplateRecord {
@@ -35,6 +37,19 @@ function addBuild(store: Store, templateId: string, createdAtMs: number): string
 function failTest(subject: string): never {
   return expect.fail(subject);
 }
+
+const WAITING_BUILD: TemplateBuildRecord = {
+  buildId: "waiting",
+  templateId: "",
+  team: "mine",
+  owner: "own",
+  status: "waiting",
+  tags: ["default"],
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: null,
+  reason: null,
+};
 
 /** Each folder that is no built-in template has 100 bytes. */
 const sizes = async (folders: readonly string[]) => folders.length * 100;
@@ -80,6 +95,8 @@ test("layers beyond the bound cost the oldest cached steps, and then the build",
 
 test("on a full disk cached steps of all teams go, but those of a running build", async () => {
   await using folder = await makeTempFolder();
+  await using home = await makeTempFolder();
+  await mkdir(join(home.path, "uploads"));
   using store = openStore({ path: ":memory:" });
   const template = addTemplate(store, "mine", "a");
   const kept = addBuild(store, template.templateId, 1);
@@ -90,8 +107,9 @@ test("on a full disk cached steps of all teams go, but those of a running build"
   const layers = store.builds.get(held)?.layers ?? [];
   store.builds.put({ ...running, status: "building", layers });
   for (const name of [kept, ...steps, foreign]) await mkdir(join(folder.path, name));
-  const services = { log: createSilentLog(), retry: failTest, home: folder.path };
-  const context = { ...services, store, directory: "x", layersDirectory: folder.path };
+  const services = { log: createSilentLog(), retry: failTest, home: home.path };
+  const places = { directory: "x", layersDirectory: folder.path };
+  const context = { ...services, ...places, store, clock: createFakeClock(0) };
   const full = (most: number) => async () => {
     if ((await readdir(folder.path)).length > most) throw diskFullError("disk of x");
   };
@@ -104,6 +122,28 @@ test("on a full disk cached steps of all teams go, but those of a running build"
   store.builds.remove("running");
   await requireSpace(context, undefined, full(1));
   expect(await readdir(folder.path)).toEqual([kept]);
+});
+
+test("on a full disk archives go too, those of an hour once no build is open", async () => {
+  await using folder = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const { templateId } = addTemplate(store, "mine", "a");
+  const uploads = join(folder.path, "uploads");
+  await mkdir(uploads);
+  for (const name of ["new", "old"]) await writeFile(join(uploads, name), "");
+  const clock = createFakeClock(Date.now() + 1_000);
+  await utimes(join(uploads, "old"), 0, clock.now() / 1_000 - 3_601);
+  const places = { home: folder.path, directory: "x", layersDirectory: folder.path };
+  const context = { ...places, store, clock, log: createSilentLog(), retry: failTest };
+  const full = async () => {
+    if ((await readdir(uploads)).length > 0) throw diskFullError("disk of x");
+  };
+  store.templateBuilds.put({ ...WAITING_BUILD, templateId });
+  await expect(requireSpace(context, undefined, full)).rejects.toThrow("no space left");
+  expect(await readdir(uploads)).toEqual(["new"]);
+  store.templateBuilds.put({ ...WAITING_BUILD, templateId, status: "error" });
+  await requireSpace(context, undefined, full);
+  expect(await readdir(uploads)).toEqual([]);
 });
 
 test("builds without a tag are kept while they are among the newest fifty", () => {
