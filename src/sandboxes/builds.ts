@@ -9,7 +9,7 @@ import type { Container, Layer } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
-import { toDiskFault } from "./disk-space.ts";
+import { toCopyFault } from "./disk-space.ts";
 import {
   countBuiltIn,
   removeLayers,
@@ -85,7 +85,7 @@ export async function writeBuild<T>(
     const build = { ...intent, ...written, updatedAtMs: nowMs, finishedAtMs: nowMs };
     return work.commit({ ...build, status: "ready" });
   } catch (error) {
-    const fault = await toDiskFault(error, layersDirectory);
+    const fault = await toCopyFault(error, layersDirectory);
     await cleanUpOrRetry(context, `layer ${buildId}`, async () => {
       await removeWritten(places);
       store.builds.remove(buildId);

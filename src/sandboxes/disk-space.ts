@@ -1,7 +1,13 @@
 /** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
-import { diskFullError, type ErrorWord, isCode, SandboxError } from "../common/errors.ts";
+import {
+  diskFullError,
+  errorText,
+  type ErrorWord,
+  isCode,
+  SandboxError,
+} from "../common/errors.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 import { whileLeft } from "./while-left.ts";
@@ -75,6 +81,12 @@ export async function toDiskFault(error: unknown, path: string): Promise<unknown
   } catch (fault) {
     return fault instanceof SandboxError ? fault : error;
   }
+}
+
+/** The same of a copy, whose files are removed before the disk is looked at: what it said counts. */
+export async function toCopyFault(error: unknown, path: string): Promise<unknown> {
+  if (!errorText(error).includes("No space left on device")) return toDiskFault(error, path);
+  return diskFullError(`disk of ${path}`, error);
 }
 
 async function isFull(path: string): Promise<boolean> {

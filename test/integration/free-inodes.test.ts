@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { isRootless } from "../../src/common/privilege.ts";
-import { requireDiskSpace, toDiskFault } from "../../src/sandboxes/disk-space.ts";
+import { requireDiskSpace, toCopyFault, toDiskFault } from "../../src/sandboxes/disk-space.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const run = promisify(execFile);
@@ -40,4 +40,15 @@ test.skipIf(isRootless())("what fails for want of inodes is told as a full disk"
   expect(await toDiskFault(FAULT, disk.path)).toBe(FAULT);
   for (let left = 100; left > 1; left -= 1) await writeFile(join(disk.path, `${left}`), "");
   expect(await toDiskFault(FAULT, disk.path)).toMatchObject({ code: "resource_exhausted" });
+});
+
+test("what a copy said of a full disk is told, though its files are gone by then", async () => {
+  await using folder = await makeTempFolder();
+  const said = new Error("perl: copier: write /a/b: No space left on device");
+  expect(await toCopyFault(said, folder.path)).toMatchObject({
+    code: "resource_exhausted",
+    hint: expect.stringContaining("free space on the disk"),
+  });
+  const other = new Error("perl: copier: write /a/b: Input/output error");
+  expect(await toCopyFault(other, folder.path)).toBe(other);
 });
