@@ -4,7 +4,7 @@
  */
 
 import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 
 /** What all readers take together before others have their turn. */
@@ -46,15 +46,30 @@ async function passReaders(): Promise<void> {
 
 const MICROSECONDS_PER_MS = 1_000;
 
-/** The chunks of a stream, of which those that are there at once come as one. */
-export async function* inLoopTurns(stream: Readable): AsyncGenerator<Buffer, void> {
-  const turns = createLoopTurns();
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    await turns();
-    // Node joins them by itself up to version 24.
-    const rest: Buffer | null = stream.read(stream.readableLength);
-    yield rest === null ? chunk : Buffer.concat([chunk, rest]);
-  }
+/**
+ * For a pipeline: the chunks of a stream, of which those that are there once the target has taken what
+ * came before come as one. A small chunk that waits costs hundreds of times what is in it.
+ */
+export function inLoopTurns(target: Writable) {
+  return async function* pass(stream: Readable): AsyncGenerator<Buffer, void> {
+    const turns = createLoopTurns();
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      await turns();
+      if (target.writableLength > 0) await untilTaken(target);
+      // Node joins them by itself up to version 24.
+      const rest: Buffer | null = stream.read(stream.readableLength);
+      yield rest === null ? chunk : Buffer.concat([chunk, rest]);
+    }
+  };
+}
+
+/** A write of no bytes is over when those before it are, also where they fail. */
+async function untilTaken(target: Writable): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  target.once("close", resolve);
+  target.write("", () => resolve());
+  await promise;
+  target.off("close", resolve);
 }
 
 /**

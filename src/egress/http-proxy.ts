@@ -142,14 +142,14 @@ async function pass(
   const closed = new AbortController();
   onward.once("close", () => closed.abort());
   const answered = once(onward, "response", { signal: closed.signal });
-  const sending = pipeline(request, inLoopTurns, onward);
+  const sending = pipeline(request, inLoopTurns(onward), onward);
   const [reply]: IncomingMessage[] = await Promise.race([
     answered,
     sending.then(async () => answered),
   ]);
   if (reply === undefined) return false;
   response.writeHead(reply.statusCode ?? 502, reply.statusMessage, withoutHops(reply));
-  await pipeline(reply, inLoopTurns, response);
+  await pipeline(reply, inLoopTurns(response), response);
   onward.destroy();
   return true;
 }

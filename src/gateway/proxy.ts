@@ -125,7 +125,7 @@ function relay(reply: IncomingMessage, exchange: Exchange): void {
   // At once: Node holds what is written until the next tick, and a reply may break off before.
   response.socket?.uncork();
   // A premature end destroys the response and with it the client's connection.
-  pipeline(reply, inLoopTurns, response, () => undefined);
+  pipeline(reply, inLoopTurns(response), response, () => undefined);
 }
 
 /**

@@ -1,6 +1,8 @@
 /** Readers of streams whose bytes are always there leave the event loop to others. */
 
-import { Readable } from "node:stream";
+import { once } from "node:events";
+import { pipeline, Readable, Writable } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createLoopTurns, inLoopTurns } from "../../../src/common/loop-turns.ts";
 import { countTurns } from "../../support/turns.ts";
@@ -26,8 +28,32 @@ test("the chunks of a stream that are there at once come as one", async () => {
   for (let count = 0; count < 1_000; count += 1) stream.push("a");
   stream.push(null);
   const chunks: string[] = [];
-  for await (const chunk of inLoopTurns(stream)) chunks.push(chunk.toString());
+  for await (const chunk of inLoopTurns(new Writable())(stream)) chunks.push(chunk.toString());
   expect(chunks).toEqual(["a".repeat(1_000)]);
+});
+
+test("chunks that come while their reader takes nothing go on as few", async () => {
+  const pieces: string[] = [];
+  let take: (() => void) | undefined;
+  const target = new Writable({
+    write(chunk, _encoding, done) {
+      pieces.push(String(chunk));
+      take = done;
+    },
+  });
+  const source = new Readable({ read: () => undefined });
+  pipeline(source, inLoopTurns(target), target, () => undefined);
+  for (let count = 0; count < 100; count += 1) {
+    source.push("a");
+    await nextTurn();
+  }
+  const finished = once(target, "finish");
+  source.push(null);
+  const taking = setInterval(() => take?.());
+  await finished;
+  clearInterval(taking);
+  expect(pieces.join("")).toBe("a".repeat(100));
+  expect(pieces.length).toBeLessThan(5);
 });
 
 function work(ms: number): void {
