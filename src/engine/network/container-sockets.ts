@@ -10,6 +10,7 @@ import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../../common/interim-replies.ts";
 import { signalAfter } from "../../common/late-signal.ts";
+import { MAX_KEPT_BYTES } from "../../common/loop-turns.ts";
 import { openSocketPath } from "../../common/socket-path.ts";
 
 const MAX_PORT = 65_535;
@@ -68,7 +69,9 @@ export async function dialSocket(path: string, signal: AbortSignal): Promise<Soc
 async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
   if (signal.aborted) throw new SandboxError("canceled", "dial was canceled");
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
-  const socket = connect({ path });
+  // Of a reader that pauses, Node keeps so much: a program inside may send it byte by byte.
+  const options = { path, readableHighWaterMark: MAX_KEPT_BYTES };
+  const socket = connect(options);
   const onAbort = () => socket.destroy(new SandboxError("canceled", "dial was canceled"));
   socket.once("error", reject);
   socket.once("connect", () => resolve(socket));
