@@ -3,6 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createByteBuffer } from "./bytes.ts";
 import { SandboxError } from "./errors.ts";
+import { chunksInTurns } from "./loop-turns.ts";
 
 /**
  * The whole body of a request, at most `maxBytes`. `admit` is told of each piece before it is kept,
@@ -17,8 +18,7 @@ export async function readBody(
   const whole = createByteBuffer();
   try {
     // Stopping early must not destroy the request: the refusal goes out on its connection.
-    const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
-    for await (const chunk of body) {
+    for await (const chunk of chunksInTurns(request)) {
       if (whole.length + chunk.length > maxBytes) {
         throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
       }
@@ -27,8 +27,8 @@ export async function readBody(
     }
   } catch (error) {
     if (error instanceof SandboxError) {
-      // What is left is discarded: a client that is still sending does not look at replies.
-      request.resume();
+      // A client that is still sending does not look at replies.
+      discardRest(request);
       throw error;
     }
     throw new SandboxError("canceled", "request ended before its body", { cause: error });
@@ -88,18 +88,27 @@ export function sendJson(
 
 const MAX_DISCARD_MS = 5_000;
 
+const discarded = new WeakSet<IncomingMessage>();
+
 /**
  * Reads for a while what is still coming of a request that was answered early: were its connection closed
  * at once, its client would find that out while it sends, and never see the answer.
  */
 export function discardRest(request: IncomingMessage): void {
-  if (request.complete || request.destroyed) return;
-  request.unpipe();
-  // An iterator that has not ended yet keeps a mere resume from it.
-  request.on("data", () => undefined);
-  request.resume();
+  if ((request.complete && request.readableLength === 0) || request.destroyed) return;
+  if (discarded.has(request)) return;
+  discarded.add(request);
   const timer = setTimeout(() => request.destroy(), MAX_DISCARD_MS);
   request.once("close", () => clearTimeout(timer));
+  void readAll(request);
+}
+
+async function readAll(request: IncomingMessage): Promise<void> {
+  try {
+    for await (const _ of chunksInTurns(request)) continue;
+  } catch {
+    // The client has left.
+  }
 }
 
 /** The user of a Basic header, without its password; undefined for any other header. */

@@ -51,16 +51,24 @@ const MICROSECONDS_PER_MS = 1_000;
  * came before come as one. A small chunk that waits costs hundreds of times what is in it.
  */
 export function inLoopTurns(target: Writable) {
-  return async function* pass(stream: Readable): AsyncGenerator<Buffer, void> {
-    const turns = createLoopTurns();
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      await turns();
-      if (target.writableLength > 0) await untilTaken(target);
-      // Node joins them by itself up to version 24.
-      const rest: Buffer | null = stream.read(stream.readableLength);
-      yield rest === null ? chunk : Buffer.concat([chunk, rest]);
-    }
-  };
+  const ready = () => (target.writableLength > 0 ? untilTaken(target) : undefined);
+  return (stream: Readable) => chunksInTurns(stream, ready);
+}
+
+/** The chunks of a stream, those that are there at once as one. It stays whole when its reader stops. */
+export async function* chunksInTurns(
+  stream: Readable,
+  ready: () => Promise<void> | undefined = () => undefined,
+): AsyncGenerator<Buffer, void> {
+  const turns = createLoopTurns();
+  const chunks: AsyncIterable<Buffer> = stream.iterator({ destroyOnReturn: false });
+  for await (const chunk of chunks) {
+    await turns();
+    await ready();
+    // Node joins them by itself up to version 24.
+    const rest: Buffer | null = stream.read(stream.readableLength);
+    yield rest === null ? chunk : Buffer.concat([chunk, rest]);
+  }
 }
 
 /** A write of no bytes is over when those before it are, also where they fail. */
@@ -78,7 +86,7 @@ async function untilTaken(target: Writable): Promise<void> {
  */
 export const MAX_KEPT_BYTES = 4_096;
 
-/** The socket, of whose replies no more is kept. */
+/** The socket, of whose messages no more is kept. */
 export function keepingLittle(socket: Socket): Socket {
   return Object.defineProperty(socket, "readableHighWaterMark", { value: MAX_KEPT_BYTES });
 }

@@ -2,6 +2,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { SandboxError } from "../common/errors.ts";
+import { chunksInTurns } from "../common/loop-turns.ts";
 
 /** A client that sends nothing for so long has gone. */
 const UPLOAD_PAUSE_MS = 60_000;
@@ -14,8 +15,7 @@ export async function* readContent(
   const end = () => request.destroy(new Error("upload paused for too long"));
   let timer = setTimeout(end, pauseMs);
   try {
-    const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
-    for await (const chunk of body) {
+    for await (const chunk of chunksInTurns(request)) {
       clearTimeout(timer);
       yield chunk;
       timer = setTimeout(end, pauseMs);

@@ -73,8 +73,22 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
     refuseUnlessBegun(exchange, new Error("the service switched protocols by itself"));
   });
   request.on("error", () => socket.destroy());
-  request.pipe(upstream);
+  void sendBody(request, upstream);
   await over;
+}
+
+/** Sends the body on as it comes, until the service takes no more of it. */
+async function sendBody(request: IncomingMessage, upstream: ClientRequest): Promise<void> {
+  try {
+    for await (const chunk of inLoopTurns(upstream)(request)) {
+      if (upstream.destroyed) return;
+      upstream.write(chunk);
+    }
+    upstream.end();
+  } catch {
+    // The client has left, and the service sees that the body is not whole.
+    upstream.destroy();
+  }
 }
 
 /** A request on an open connection, with exactly these headers. */

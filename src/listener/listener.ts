@@ -5,8 +5,9 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { wantedProtocols } from "../common/connection-headers.ts";
-import { sendJson } from "../common/http.ts";
+import { discardRest, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
+import { keepingLittle } from "../common/loop-turns.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
@@ -198,13 +199,15 @@ function countBytes(sockets: ReadonlySet<Socket>): number {
 function attach(server: Server, { options, state, sockets }: ListenerParts): void {
   server.maxConnections = MAX_CONNECTIONS;
   server.on("connection", (socket) => {
-    sockets.add(socket);
+    sockets.add(keepingLittle(socket));
     socket.once("close", () => sockets.delete(socket));
   });
   const responses = new WeakMap<Duplex, ServerResponse>();
   const waiting = createWaitingRequests();
   server.on("request", (request, response) => {
     if (!waiting.admit(request.socket, response)) return;
+    // Before Node does so at any speed and for any time.
+    response.prependOnceListener("finish", () => discardRest(request));
     responses.set(request.socket, response);
     if (state.isDraining) response.setHeader("connection", "close");
     runRequest({ request, response }, options.log, async () => {

@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { keepingLittle } from "../common/loop-turns.ts";
 import { createHttp2Bridge } from "./http2-bridge.ts";
 
 /** A client that does not finish its handshake is cut off. */
@@ -59,7 +60,7 @@ export function createTlsServer(options: {
   server.removeAllListeners("secureConnection");
   server.on("secureConnection", (socket: TLSSocket) => {
     if (socket.alpnProtocol === "h2") bridge.accept(socket);
-    else serve(socket);
+    else serve(keepingLittle(socket));
   });
   return { server, drain: () => bridge.drain() };
 }
