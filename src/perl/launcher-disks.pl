@@ -43,10 +43,11 @@ sub mount_used_disk {
     mount_shared( $image, $target, 'ext4', 'noinit_itable', 0, $no_programs );
 }
 
+# A copy of the home has the same id of its file system: XFS would refuse the one that comes second.
 sub mount_store {
     my ( $image, $target ) = @_;
     my $sector = xfs_sector($image);
-    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs, $sector );
+    mount_shared( $image, $target, 'xfs', 'discard,nouuid', 16, $no_programs, $sector );
 }
 
 # With direct I/O the kernel gives a device the sectors of the disk below, and XFS mounts on none

@@ -4,9 +4,10 @@
  * that works.
  */
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { readlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
 import { endChild } from "../../support/end-child.ts";
@@ -16,7 +17,9 @@ import { faultRun } from "../../support/fault-run.ts";
 import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
 import { killAt } from "../../support/kill-case.ts";
 import { startProgram } from "../../support/program.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
+const run = promisify(execFile);
 const { isWhole, random } = faultRun();
 const FLAGS = [...NO_POOL, "--store-gb", "24"];
 const SETUP_LIMIT_MS = 120_000;
@@ -90,6 +93,27 @@ test("a copy of the mount in another namespace keeps no new service out", async 
   } finally {
     await endChild(other);
   }
+});
+
+test("a copy beside its original has a store of its own", async () => {
+  await using home = await openFaultHome([...FLAGS, "--on-exit", "kill"]);
+  await home.start();
+  const id = await make(home);
+  await home.enter(id, KEPT.path, KEPT.text);
+  await home.call("POST", `/sandboxes/${id}/snapshots`, { name: "shot" });
+  await home.stop("SIGTERM");
+  const place = await makeTempFolder();
+  const { path } = place;
+  await run("cp", ["-a", "--sparse=always", `${home.path}/.`, path]);
+  await home.start();
+  await using copy = await openFaultHome([...FLAGS, "--on-exit", "kill"], async () => place);
+  await copy.start();
+  for (const one of [home, copy]) {
+    const made = await make(one, { templateID: "shot" });
+    expect(await one.enter(made, KEPT.path)).toMatchObject({ body: KEPT.text });
+    await one.enter(made, KEPT.path, path);
+  }
+  expect((await takeCensus(path)).mounts).toContain(join(path, "store"));
 });
 
 test.for(isWhole ? STORE_STEPS : [random.pick(STORE_STEPS)])(
