@@ -11,6 +11,7 @@ import { LAYERS } from "../engine/storage/layers.ts";
 import { createByteReader, type ByteReader } from "./byte-reader.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
 import { layoutFault, readManifest } from "./layout.ts";
+import { BLOCK_BYTES, hasValidChecksum } from "./tar-fields.ts";
 import { readTar } from "./tar.ts";
 import { formOf } from "./unpack.ts";
 
@@ -21,7 +22,7 @@ const MAX_FILES = 4_096;
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const PIECE_BYTES = 1024 * 1024;
 
-/** @throws SandboxError not_found, failed_precondition for what is no file, or compressed */
+/** @throws SandboxError not_found, failed_precondition for what is no file, compressed, or no archive */
 export async function openArchiveFile(path: string): Promise<FileHandle> {
   const file = await open(path, "r").catch((error: unknown) => {
     throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
@@ -31,13 +32,32 @@ export async function openArchiveFile(path: string): Promise<FileHandle> {
   try {
     if (!(await file.stat()).isFile()) layoutFault(`${path} is no file`);
     const form = await formOf(file);
-    if (form === "plain") return file;
+    if (form === "plain") {
+      await requireTar(file, path);
+      return file;
+    }
     throw new SandboxError("failed_precondition", `the archive is compressed by ${form}`, {
       hint: "decompress it first",
     });
   } catch (error) {
     await file.close();
     throw error;
+  }
+}
+
+async function requireTar(file: FileHandle, path: string): Promise<void> {
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(BLOCK_BYTES), 0, BLOCK_BYTES, 0);
+  if (bytesRead === BLOCK_BYTES && isHeader(buffer)) return;
+  throw new SandboxError("failed_precondition", `${path} is no archive of tar`, {
+    hint: "template export writes one, and so does docker save",
+  });
+}
+
+function isHeader(block: Buffer): boolean {
+  try {
+    return hasValidChecksum(block);
+  } catch {
+    return false;
   }
 }
 

@@ -65,5 +65,5 @@ export function createByteReader(source: AsyncIterable<Buffer>): ByteReader {
 }
 
 function endedEarly(): never {
-  throw new SandboxError("failed_precondition", "a layer of the image is cut off");
+  throw new SandboxError("failed_precondition", "the image, or a layer of it, is cut off");
 }

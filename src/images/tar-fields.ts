@@ -18,7 +18,8 @@ const MINUS = 0xff;
 
 /** @throws SandboxError failed_precondition */
 export function tarFault(reason: string): never {
-  throw new SandboxError("failed_precondition", `a layer of the image is not valid: ${reason}`);
+  const text = `the image, or a layer of it, is not valid: ${reason}`;
+  throw new SandboxError("failed_precondition", text);
 }
 
 /** A text that ends at its first NUL. */
