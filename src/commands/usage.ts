@@ -67,9 +67,9 @@ const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   "kubernetes-url": KEYS_OF_CLUSTER,
 };
 
-/** Commands to which an engine means something, if only a refusal of their own; the others are about this machine. */
+/** Commands, or actions of one, to which an engine means something, if only a refusal of their own; the others are about this machine. */
 const ENGINE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
-  kubernetes: ["doctor", "key", "serve", "stdio", "template"],
+  kubernetes: ["doctor", "key", "serve", "stdio", "template export"],
   remote: ["serve", "stdio"],
 };
 
@@ -98,8 +98,12 @@ export function findMisuse(
   const ofCluster = flags
     .filter((flag) => takesFlag(name, flag) && engine !== "kubernetes" && isOfCluster(flag))
     .map((flag) => `--${flag}: not used without --engine kubernetes`);
-  const isForeign = flags.includes("engine") && ENGINE_COMMANDS[engine]?.includes(name) === false;
-  const ofEngine = isForeign ? [`--engine ${engine}: not an engine of ${name}`] : [];
+  const [action = ""] = words;
+  const called = Object.hasOwn(command.actions ?? {}, action) ? `${name} ${action}` : name;
+  const takers = ENGINE_COMMANDS[engine];
+  const isForeign =
+    flags.includes("engine") && takers?.includes(name) === false && !takers.includes(called);
+  const ofEngine = isForeign ? [`--engine ${engine}: not an engine of ${called}`] : [];
   const idle = findIdle(command, words, flags);
   const faults = [...foreign, ...ofEngine, ...ofCluster, ...idle];
   if (extra === undefined) return faults;

@@ -61,7 +61,11 @@ test.for([
   },
   {
     argv: ["key", "create", "a", "--engine", "remote"],
-    fault: "--engine remote: not an engine of key",
+    fault: "--engine remote: not an engine of key create",
+  },
+  {
+    argv: ["template", "remove", "a", "--engine=kubernetes"],
+    fault: "--engine kubernetes: not an engine of template remove",
   },
   {
     argv: ["gc", "--engine=kubernetes"],
