@@ -61,6 +61,17 @@ describe.skipIf(reason !== "")(`the chart ${reason}`, () => {
     expect(renderManifests(helm)).toBe(readFileSync(MANIFESTS, "utf8"));
   });
 
+  test("behind its Ingress clients are told the port of that, not of the fronts", () => {
+    const domainOf = (sets: readonly string[]) => {
+      const words = toSets(sets);
+      const text = renderChart(helm, { release: RELEASE, namespace: NAMESPACE, words });
+      return /--domain=[^"]+/.exec(text)?.[0];
+    };
+    const sets = ["domain=box.example.com", "ingress.enabled=true"];
+    expect(domainOf([...sets, "ingress.tlsSecret=tls"])).toBe("--domain=box.example.com:443");
+    expect(domainOf(["domain=box.example.com"])).toBe("--domain=box.example.com");
+  });
+
   test("schemas of each release find unknown, missing and wrong fields", () => {
     expect([...validators.keys()].toSorted()).toEqual(RELEASES);
     const containers = [{ name: "a", image: "b" }];
