@@ -19,6 +19,7 @@ import type { Cgroup } from "../oci/process-group.ts";
 import { FOLDER_NAMES } from "../oci/remove-container.ts";
 import { makeWhole } from "../storage/layers.ts";
 import { stageOf } from "../storage/rootfs.ts";
+import { flushImage } from "./flush-image.ts";
 import type { ImageKeys } from "./image-seal.ts";
 import { MEMORY_IMAGE, readPlace, sealImage, type TakenImage } from "./memory-image.ts";
 import { createTaker } from "./take-image.ts";
@@ -74,9 +75,12 @@ export async function saveMemory<T>(
     const limitBytes = SIZE_FACTOR * ((await cgroup.readMemoryLimit()) ?? Infinity);
     const image = { folder: join(draft, MEMORY_IMAGE), target, limitBytes };
     await using first = prepareSave(source, image);
+    // Programs that go on do not wait for the disk.
+    await using flushed = new AsyncDisposableStack();
     let taken: TakenImage | undefined;
     const value = await take(async () =>
       connections.whileCut(async () => {
+        flushed.use(flushImage(image.folder));
         taken = await checkpoint(source, image, first);
       }),
     );
