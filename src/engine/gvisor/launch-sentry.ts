@@ -10,6 +10,7 @@ import { explainFailure, readFirstProcess } from "../oci/run-runtime.ts";
 import { readSentryLevel, requireLevel } from "../oci/verify-container.ts";
 import {
   notRestorable,
+  notRestoredInTime,
   readPlace,
   requireRestorable,
   type RestorableMemory,
@@ -52,9 +53,9 @@ export function createSentryLaunch(
         await runSentry(run, { diskSteps, sealed: memory.sealed }, signal);
       } catch (error) {
         const fault = await explainFailure(error, file("log"));
-        const isOwn = fault instanceof SandboxError && fault.code === "unavailable";
-        if (spec.memory === undefined || !isOwn) throw fault;
-        throw notRestorable(fault.message, fault);
+        if (spec.memory === undefined || !(fault instanceof SandboxError)) throw fault;
+        if (fault.code === "deadline_exceeded") throw notRestoredInTime(fault);
+        throw fault.code === "unavailable" ? notRestorable(fault.message, fault) : fault;
       }
       return readFirstProcess(file("pid"));
     },

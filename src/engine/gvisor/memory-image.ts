@@ -196,12 +196,20 @@ export function findMismatch(image: MemoryPlace, here: MemoryPlace): string | un
   return undefined;
 }
 
+const FILES_ALONE = "create with memory: false, which starts new processes on its files";
+
+/** The error of a restore that was ended: programs may have run, or its kernel hangs. */
+export function notRestoredInTime(cause: SandboxError): SandboxError {
+  const options = { cause, hint: FILES_ALONE };
+  return new SandboxError(cause.code, "memory was not restored in time", options);
+}
+
 /** The error of a memory that does not come back, whatever the reason. */
 export function notRestorable(reason: string, cause?: unknown): SandboxError {
   return new SandboxError("failed_precondition", `memory cannot be restored: ${reason}`, {
     cause,
     word: "sandbox_memory_not_restorable",
-    hint: "create with memory: false, which starts new processes on its files",
+    hint: FILES_ALONE,
   });
 }
 

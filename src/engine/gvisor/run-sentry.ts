@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { lstat, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ContainerSpec } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -24,8 +24,10 @@ import { createGiver } from "./take-image.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
-/** Reads gigabytes from a slow disk. */
-const RESTORE_TIMEOUT_MS = 5 * 60_000;
+/** Gigabytes from a slow disk. */
+const MAX_RESTORE_MS = 5 * 60_000;
+/** Of a slow disk: 10 MB in a second. */
+const BYTES_PER_MS = 10_000;
 const SECRET_BYTES = 24;
 /** In the container's folder. */
 const BOOT_ID = "runtime/boot-id";
@@ -138,12 +140,20 @@ export async function runSentry(
     ["null", "2"],
     ["exec", run.runtime, "--root", state, ...log, ...flags, ...words],
   ]);
-  const timeoutMs = spec.memory === undefined ? START_TIMEOUT_MS : RESTORE_TIMEOUT_MS;
+  const timeoutMs = spec.memory === undefined ? START_TIMEOUT_MS : await restoreLimitMs(image);
   await runProgram(command, {
     signal,
     timeoutMs,
     ...(giver !== undefined && { serve: giver.serve }),
   });
+}
+
+/** With some states of programs the kernel hangs in a restore, which must not pass for a long read. */
+export async function restoreLimitMs(image: string): Promise<number> {
+  const names = await readdir(image).catch(() => []);
+  const sizes = await Promise.all(names.map(async (name) => lstat(join(image, name))));
+  const bytes = sizes.reduce((sum, { size }) => sum + size, 0);
+  return Math.min(START_TIMEOUT_MS + Math.ceil(bytes / BYTES_PER_MS), MAX_RESTORE_MS);
 }
 
 /** Every tree: what the runtime finds there already it leaves alone. */
