@@ -13,7 +13,7 @@ import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { openServer, type ListenAddress, type OpenServer } from "./open-server.ts";
 import { probeClients } from "./probe-clients.ts";
-import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
+import { endConnection, refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsServer } from "./tls.ts";
 import { createWaitingRequests } from "./waiting-requests.ts";
 
@@ -221,7 +221,7 @@ function attach(server: Server, { options, state, sockets }: ListenerParts): voi
     );
     runUpgrade(socket, options.log, async () => {
       const target = toTarget(dispatchUpgrade(request, options.domain));
-      if (target === undefined) socket.end(BAD_REQUEST);
+      if (target === undefined) endConnection(socket, BAD_REQUEST);
       else await options.handlers.upgrade(request, { socket, head }, target);
     });
   });

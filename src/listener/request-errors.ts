@@ -73,10 +73,20 @@ export function refuseBroken(
   }
   if (latest?.headersSent === true && !latest.writableFinished) {
     // A second head within a reply would be read as a part of it, or as another reply.
-    socket.end();
+    endConnection(socket);
     return;
   }
   const isTooLarge = "code" in error && error.code === HEADER_OVERFLOW;
   const status = isTooLarge ? "431 Request Header Fields Too Large" : "400 Bad Request";
-  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+  endConnection(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+}
+
+const MAX_CLOSE_MS = 5_000;
+
+/** A client that never closes its side would keep the connection. */
+export function endConnection(socket: Duplex, last = ""): void {
+  socket.end(last, () => {
+    const timer = setTimeout(() => socket.destroy(), MAX_CLOSE_MS);
+    socket.once("close", () => clearTimeout(timer));
+  });
 }

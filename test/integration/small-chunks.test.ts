@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, expect, test, vi } from "vitest";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startListener } from "../../src/listener/listener.ts";
@@ -40,7 +41,19 @@ test("a body in chunks of a byte reaches a port in few chunks", async () => {
   server.close();
 });
 
-test("a request that goes on after its answer is cut", async () => {
+test.for([
+  [
+    "a request that goes on after its answer",
+    "POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+    /^HTTP\/1\.1 204 /,
+  ],
+  ["a client that stays after a refusal", "no HTTP\r\n\r\n", /^HTTP\/1\.1 400 /],
+  [
+    "a client that stays after a refused upgrade",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    /^HTTP\/1\.1 400 /,
+  ],
+] as const)("%s is cut", async ([, head, expected]) => {
   await using listener = await startListener({
     addresses: [{ kind: "tcp", host: HOST, port: 0, tls: undefined }],
     domain: "sandbox.localhost",
@@ -55,14 +68,16 @@ test("a request that goes on after its answer is cut", async () => {
     graceMs: 0,
   });
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  const client = connect(listener.ports[0] ?? 0, HOST);
+  const client = connect({ port: listener.ports[0] ?? 0, host: HOST, allowHalfOpen: true });
   const { promise: closed, resolve } = Promise.withResolvers<void>();
   client.on("error", () => undefined).once("close", () => resolve());
-  client.write("POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.write(head);
   const [answer] = await once(client, "data");
-  expect(String(answer)).toMatch(/^HTTP\/1\.1 204 /);
-  client.write(CHUNK);
+  expect(String(answer)).toMatch(expected);
+  await nextTurn();
   vi.advanceTimersByTime(MAX_REST_MS);
+  // The end of a connection that is cut is seen by what is sent.
+  const sending = setInterval(() => client.write(CHUNK));
   await closed;
-  vi.useRealTimers();
+  clearInterval(sending);
 });
