@@ -102,7 +102,7 @@ export class SandboxLogs implements AsyncDisposable {
     this.#expire();
     return [...this.#logs.values()]
       .filter((log) => log.endedAtMs === undefined)
-      .toSorted((left, right) => right.changedAtMs - left.changedAtMs)
+      .toSorted((left, right) => right.changedAtElapsedMs - left.changedAtElapsedMs)
       .map(({ sandboxId, sizeBytes, changedAtMs }) => ({
         sandboxId,
         uri: logUri(sandboxId),
@@ -179,7 +179,7 @@ export class SandboxLogs implements AsyncDisposable {
     if (this.#logs.size <= MAX_LOGS) return;
     const [stalest] = [...this.#logs.values()]
       .filter(({ sandboxId }) => sandboxId !== used)
-      .toSorted((left, right) => left.changedAtMs - right.changedAtMs);
+      .toSorted((left, right) => left.changedAtElapsedMs - right.changedAtElapsedMs);
     if (stalest !== undefined) this.#forget(stalest);
   }
 

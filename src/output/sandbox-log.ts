@@ -16,6 +16,8 @@ const WRITE_INTERVAL_MS = 200;
 export class SandboxLog {
   readonly sandboxId: string;
   changedAtMs: number;
+  /** The same moment by the clock of durations, which tells what changed later. */
+  changedAtElapsedMs: number;
   /** Undefined while the sandbox lives. */
   endedAtMs: number | undefined;
   readonly #options: LogOptions;
@@ -42,6 +44,7 @@ export class SandboxLog {
     this.#spool = new LogSpool(sandboxId, options);
     this.#writing = before;
     this.changedAtMs = options.clock.now();
+    this.changedAtElapsedMs = options.clock.elapsed();
   }
 
   get sizeBytes(): number {
@@ -126,6 +129,7 @@ export class SandboxLog {
   #changed(): void {
     this.#isUsed = true;
     this.changedAtMs = this.#options.clock.now();
+    this.changedAtElapsedMs = this.#options.clock.elapsed();
     this.#plan();
   }
 

@@ -8,6 +8,7 @@ import { createFakeClock } from "../../support/fake-clock.ts";
 import { withoutMark } from "../../support/marks.ts";
 
 const HOUR_MS = 3_600_000;
+const MAX_LOGS = 128;
 
 function startLogs() {
   const clock = createFakeClock();
@@ -75,6 +76,23 @@ test("a wall clock that is set back delays no change", async () => {
   out("b");
   await clock.advance(1_000);
   expect(told).toEqual(["list", logUri("i1"), logUri("i1")]);
+});
+
+test("a log that is used stays listed among many, even if the clock was set back", async () => {
+  const { clock, logs } = startLogs();
+  await using _ = logs;
+  for (let index = 0; index < MAX_LOGS; index += 1) {
+    logs.open(`old${index}`);
+    await clock.advance(1);
+  }
+  clock.set(clock.now() - HOUR_MS);
+  for (const sandboxId of ["new1", "new2", "new3"]) {
+    logs.open(sandboxId);
+    await clock.advance(1);
+  }
+  const listed = logs.list().map(({ sandboxId }) => sandboxId);
+  expect(listed.slice(0, 3)).toEqual(["new3", "new2", "new1"]);
+  expect(listed.at(-1)).toBe("old3");
 });
 
 test("changes of the list come together", async () => {
