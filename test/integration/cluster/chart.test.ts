@@ -56,17 +56,18 @@ const KINDS: Readonly<Record<string, string>> = {
 const { helm, schemas, reason } = findChartTools();
 const validators = new Map([...schemas].map(([release, path]) => [release, createValidator(path)]));
 
+function domainOf(sets: readonly string[]): string | undefined {
+  const words = toSets(sets);
+  const text = renderChart(helm, { release: RELEASE, namespace: NAMESPACE, words });
+  return /--domain=[^"]+/.exec(text)?.[0];
+}
+
 describe.skipIf(reason !== "")(`the chart ${reason}`, () => {
   test("its default values are the plain manifests", () => {
     expect(renderManifests(helm)).toBe(readFileSync(MANIFESTS, "utf8"));
   });
 
   test("behind its Ingress clients are told the port of that, not of the fronts", () => {
-    const domainOf = (sets: readonly string[]) => {
-      const words = toSets(sets);
-      const text = renderChart(helm, { release: RELEASE, namespace: NAMESPACE, words });
-      return /--domain=[^"]+/.exec(text)?.[0];
-    };
     const sets = ["domain=box.example.com", "ingress.enabled=true"];
     expect(domainOf([...sets, "ingress.tlsSecret=tls"])).toBe("--domain=box.example.com:443");
     expect(domainOf(["domain=box.example.com"])).toBe("--domain=box.example.com");
