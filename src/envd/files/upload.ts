@@ -62,15 +62,17 @@ async function storeParts(job: UploadJob, boundary: string | undefined): Promise
     const reason = "no multipart boundary param in Content-Type";
     throw new SandboxError("internal", `error parsing multipart form: ${reason}`);
   }
-  const records: FileRecord[] = [];
+  // By their paths as the wire tells them, in the order of the form.
+  const records = new Map<string, FileRecord>();
   for await (const part of readParts(job.body.chunks, boundary)) {
     const name = targetName(part, job.query.path);
     if (name === undefined) continue;
     const path = await resolveTarget(job, name);
-    refuseRepetition(records, toWirePath(path));
-    records.push(await storeFile(job, path, part.body));
+    const wirePath = toWirePath(path);
+    if (records.has(wirePath)) throw repetition(wirePath, [...records.keys()]);
+    records.set(wirePath, await storeFile(job, path, part.body));
   }
-  return records;
+  return [...records.values()];
 }
 
 /** The path that a part asks for; undefined for parts that are no files. */
@@ -95,14 +97,12 @@ async function resolveTarget({ exchange, user }: UploadJob, path: string): Promi
   }
 }
 
-/** Paths as the wire tells them. */
-function refuseRepetition(records: readonly FileRecord[], path: string): void {
-  if (!records.some((record) => record.path === path)) return;
-  const others = records.map((record) => record.path).filter((other) => other !== path);
+function repetition(path: string, stored: readonly string[]): SandboxError {
+  const others = stored.filter((other) => other !== path);
   const also =
     others.length > 1 ? `, also the following files were uploaded: ${others.join(", ")}` : "";
   const message = `you cannot upload multiple files to the same path '${path}' in one upload request, only the first specified file was uploaded${also}`;
-  throw new SandboxError("invalid_argument", message);
+  return new SandboxError("invalid_argument", message);
 }
 
 async function storeFile(
