@@ -32,7 +32,7 @@ export interface ServiceOptions {
   readonly domain?: string | undefined;
   /**
    * Where other programs reach the service behind the unix socket, for links:
-   * `http://127.0.0.1:3490`.
+   * `http://127.0.0.1:3490`; without it, at the hosts of the domain, over TLS.
    */
   readonly publicUrl?: string | undefined;
   /** Opens such an address at the first use, if the service has none before. */
@@ -209,8 +209,7 @@ function directUrl(
   if (options.sandboxUrl !== undefined) return new URL(options.sandboxUrl).origin;
   if (options.publicUrl !== undefined) return new URL(options.publicUrl).origin;
   const domain = ownDomain ?? options.domain;
-  if (options.socketPath !== undefined || domain === undefined) return undefined;
-  return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
+  return domain && toTlsUrl({ sandboxId, port: ENVD_PORT }, domain);
 }
 
 /** The domain of a service may name its port already. */
@@ -234,13 +233,17 @@ function portAddress(
   }
   const domain = ownDomain ?? options.domain;
   if (domain === undefined) return undefined;
-  const host = formatSandboxHost(address, domain);
   if (options.publicUrl !== undefined) {
     const { protocol, port, origin } = new URL(options.publicUrl);
-    const url = `${protocol}//${withPort(host, port)}`;
+    const url = `${protocol}//${withPort(formatSandboxHost(address, domain), port)}`;
     return { url, headers, base: origin, isOfSession };
   }
-  return options.socketPath === undefined ? { url: `https://${host}`, isOfSession } : undefined;
+  return { url: toTlsUrl(address, domain), isOfSession };
+}
+
+/** Without the port that TLS has by itself. */
+function toTlsUrl(address: SandboxAddress, domain: string): string {
+  return new URL(`https://${formatSandboxHost(address, domain)}`).origin;
 }
 
 /** A sandbox without a token is public, so its links need no signature. */

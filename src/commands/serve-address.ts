@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { readIfThere, writeWhole } from "../common/files.ts";
 import { z } from "../common/schema.ts";
+import type { Config } from "../config.ts";
 import { instanceDirectory, isAlive } from "../sandboxes/reclaim.ts";
+import { withoutPort } from "../wire/address.ts";
 
 const addressSchema = z.object({
   publicUrl: z.url(),
@@ -34,6 +36,19 @@ export function listenerUrl(scheme: Scheme, host: string, port: number | undefin
 export function reachableUrl(scheme: Scheme, host: string, port: number | undefined): string {
   if (host === "0.0.0.0") return listenerUrl(scheme, "127.0.0.1", port);
   return listenerUrl(scheme, host === "::" ? "::1" : host, port);
+}
+
+/**
+ * Where clients elsewhere reach the listener; undefined where its domain names the port of a proxy
+ * in front of it, which speaks TLS at the hosts of that domain.
+ */
+export function clientUrl(
+  { host, domain }: Pick<Config, "host" | "domain">,
+  scheme: Scheme,
+  port: number | undefined,
+): string | undefined {
+  const isOwn = withoutPort(domain) === domain || domain.endsWith(`:${port}`);
+  return isOwn ? reachableUrl(scheme, host, port) : undefined;
 }
 
 function addressPath(home: string, instance: string): string {

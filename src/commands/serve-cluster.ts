@@ -28,7 +28,7 @@ import { createDeferredHandlers, toHandler, type PrivateListener } from "./embed
 import { openHome } from "./home.ts";
 import { readPodTemplate } from "./pod-template-file.ts";
 import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
-import { listenerUrl, reachableUrl } from "./serve-address.ts";
+import { clientUrl, listenerUrl } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { openServeTls } from "./serve-tls.ts";
 
@@ -109,7 +109,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   );
   const [port] = listener.ports;
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
-  const publicUrl = reachableUrl(scheme, host, port);
+  const publicUrl = clientUrl(config, scheme, port);
   const mcp = stack.use(startServeMcp({ config, log, listener: own, keys, publicUrl }));
   const gateway = createGateway({
     sandboxes,

@@ -21,8 +21,8 @@ export interface ServeMcpOptions {
   readonly log: Logger;
   readonly listener: PrivateListener;
   readonly keys: KeyCheck;
-  /** Where others reach this service. */
-  readonly publicUrl: string;
+  /** Where others reach this service; without it, at the hosts of its domain, over TLS. */
+  readonly publicUrl: string | undefined;
 }
 
 /** Starts it; what a team captured, watches and logs is kept apart from that of every other. */

@@ -16,7 +16,13 @@ import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local-service.ts";
 import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
-import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
+import {
+  clientUrl,
+  publishAddress,
+  listenerUrl,
+  reachableUrl,
+  SERVE_INSTANCE,
+} from "./serve-address.ts";
 import { requireTools, startServeMcp } from "./serve-mcp.ts";
 import { clientLines, openServeTls } from "./serve-tls.ts";
 import { showProgressOn } from "./show-progress.ts";
@@ -64,7 +70,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     allowHostTemplate: config.allowHostTemplate ?? false,
     showBuild: showProgressOn(process.stderr, "building the base template"),
     startMcp: (listener, keys, [chosen]) => {
-      const publicUrl = reachableUrl(scheme, host, chosen);
+      const publicUrl = clientUrl(config, scheme, chosen);
       return Promise.resolve(startServeMcp({ config, log, listener, keys, publicUrl }));
     },
   });

@@ -281,3 +281,17 @@ test.for([
   await using service = createService({ url: "http://127.0.0.1:9", apiKey: "k", domain });
   expect(service.portHost("i1", 8080)).toBe(host);
 });
+
+test.for([
+  { domain: "box.example:443", port: "" },
+  { domain: "box.example:8443", port: ":8443" },
+])("links of a service behind the proxy of $domain lead through it", async ({ domain, port }) => {
+  const local = { url: "http://localhost", socketPath: "/nowhere", apiKey: "k" };
+  await using service = createService({ ...local, domain });
+  const link = await service.downloadUrl("i1", { path: "/a", expiration: 1 });
+  expect(link?.url).toBe(`https://49983-i1.box.example${port}/files?path=%2Fa`);
+  expect(await service.portAddress("i1", 8080)).toEqual({
+    url: `https://8080-i1.box.example${port}`,
+    isOfSession: false,
+  });
+});
