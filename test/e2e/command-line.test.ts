@@ -90,7 +90,7 @@ test("no template is made on a disk that has less than is kept free", async () =
   await using disk = await openImageDisk(256 * MIB, ["mkfs.ext4", "-q", "-F"]);
   await using folder = await makeTempFolder();
   const archive = join(folder.path, "image.tar");
-  await writeFile(archive, "");
+  await promisify(execFile)("tar", ["-cf", archive, "-C", "/etc", "passwd"]);
   for (const words of [
     ["pull", "base"],
     ["pull", "code-interpreter"],
