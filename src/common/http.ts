@@ -6,19 +6,39 @@ import { SandboxError } from "./errors.ts";
 import { chunksInTurns } from "./loop-turns.ts";
 
 /**
- * The whole body of a request, at most `maxBytes`. `admit` is told of each piece before it is kept,
- * and may refuse it with a SandboxError.
+ * The whole body of a request, at most `maxBytes`.
  * @throws SandboxError resource_exhausted when it is larger, canceled when the peer vanished.
  */
-export async function readBody(
+export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  // Stopping early must not destroy the request: the refusal goes out on its connection.
+  return gather(request, request.iterator({ destroyOnReturn: false }), { maxBytes });
+}
+
+/**
+ * As `readBody`, leaving turns to other requests, however small the chunks are. `admit` is told of each
+ * piece before it is kept, and may refuse it with a SandboxError.
+ */
+export async function readBodyInTurns(
   request: IncomingMessage,
   maxBytes: number,
   admit?: (bytes: number) => void,
 ): Promise<Buffer> {
+  return gather(request, chunksInTurns(request), { maxBytes, admit });
+}
+
+interface BodyLimits {
+  readonly maxBytes: number;
+  readonly admit?: ((bytes: number) => void) | undefined;
+}
+
+async function gather(
+  request: IncomingMessage,
+  chunks: AsyncIterable<Buffer>,
+  { maxBytes, admit }: BodyLimits,
+): Promise<Buffer> {
   const whole = createByteBuffer();
   try {
-    // Stopping early must not destroy the request: the refusal goes out on its connection.
-    for await (const chunk of chunksInTurns(request)) {
+    for await (const chunk of chunks) {
       if (whole.length + chunk.length > maxBytes) {
         throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
       }

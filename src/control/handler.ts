@@ -8,7 +8,7 @@ import {
   type InFlight,
 } from "../common/concurrency.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
-import { readBody, sendJson } from "../common/http.ts";
+import { readBodyInTurns, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { readQuery } from "../common/query.ts";
@@ -231,7 +231,7 @@ async function readBounded(
 ): Promise<Buffer | SandboxError | typeof IN_FLIGHT> {
   let isHeld = true;
   try {
-    return await readBody(request, MAX_BODY_BYTES, (bytes) => {
+    return await readBodyInTurns(request, MAX_BODY_BYTES, (bytes) => {
       isHeld = hold(bytes);
       if (!isHeld) throw new SandboxError("resource_exhausted", IN_FLIGHT_TEXT);
     });

@@ -5,7 +5,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
-import { discardRest, readBody, sendJson } from "../common/http.ts";
+import { discardRest, readBodyInTurns, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { readQuery, requireUtf8 } from "../common/query.ts";
 import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
@@ -62,7 +62,8 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     requireUtf8(query);
     const parsed = parse(route.query, readQuery(query));
     // Before the turn: a client may take any time for its body.
-    const body = route.body === undefined ? NO_BODY : await readBody(request, MAX_CHANGE_BYTES);
+    const body =
+      route.body === undefined ? NO_BODY : await readBodyInTurns(request, MAX_CHANGE_BYTES);
     const call = { files, query: parsed, body, request, response };
     const kind = route.isTransfer === true ? transfers : others;
     const end = await beginTurn(kind, files.team, response);

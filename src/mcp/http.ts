@@ -17,7 +17,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
-import { readBody, sendJson } from "../common/http.ts";
+import { readBodyInTurns, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
@@ -164,7 +164,7 @@ const OWN = "own";
 type ReadBody = { readonly body: unknown } | { readonly status: number; readonly refusal: Refusal };
 
 async function readJson(request: IncomingMessage, held: HeldBytes): Promise<ReadBody> {
-  const bytes = await readBody(request, MAX_BODY_BYTES, (length) => {
+  const bytes = await readBodyInTurns(request, MAX_BODY_BYTES, (length) => {
     if (!held.add(OWN, length)) throw new SandboxError("unavailable", IN_FLIGHT_TEXT);
   });
   try {

@@ -9,11 +9,8 @@ import { mainThreadMs, residentBytes } from "../../support/fuzz.ts";
 import { envelope } from "../../support/raw-call.ts";
 
 const MIB = 1024 * 1024;
-/**
- * 18 to 75 MiB were measured, most of it free again: it depends on when the heap is collected. What the
- * fault took was gigabytes.
- */
-const MAX_GROWTH_BYTES = 192 * MIB;
+/** 18 to 34 MiB were measured, most of it free again; what the fault took was gigabytes. */
+const MAX_GROWTH_BYTES = 48 * MIB;
 /** Ten times what a byte costs in a chunk of its own; joined one by one they would take hours. */
 const MAX_MS_PER_BYTE = 0.03;
 const JSON_BYTES = 100_000;
