@@ -49,6 +49,8 @@ async function startHost() {
 
 test("each has a reply at once with what there is, and with what it goes on", async () => {
   await using host = await startHost();
+  // Nobody else writes there.
+  await using quiet = await makeTempFolder();
   const silent = { cmd: "exec sleep 60", wait_seconds: 0, keep_stdin_open: true };
   const { text } = await host.call("run_process", silent);
   const process_id = /p_\d+/.exec(text)?.[0] ?? "";
@@ -56,7 +58,7 @@ test("each has a reply at once with what there is, and with what it goes on", as
     host.call("run_process", { ...silent, ...WAIT }),
     host.call("get_process_output", { process_id, ...WAIT }),
     host.call("send_input", { process_id, data: "x", ...WAIT }),
-    host.call("watch_path", { path: "/tmp", ...WAIT }),
+    host.call("watch_path", { path: quiet.path, ...WAIT }),
   ];
   await expect
     .poll(async () => (await host.call("list_processes", {})).text)
