@@ -17,6 +17,8 @@ const LOG_LIMITS: SpoolLimits = { fileBytes: MIB, headBytes: MIB, tailBytes: 7 *
 /** The shortest time between a failure of the disk and the next attempt. */
 const RETRY_MS = 5_000;
 const LOG_NAME = "log";
+/** How often a log is read that is on its way to another server. */
+const MAX_LOOKS = 3;
 
 export interface LogOptions {
   readonly clock: Clock;
@@ -121,25 +123,48 @@ async function absorb({ writer, extent }: TakenSpool, target: SpoolWriter): Prom
   if (target.failure === undefined) await removeTree(folder);
 }
 
+export interface StoredLogView<T> {
+  readonly retentionMs: number;
+  /** May be called again, and must have read what it needs when it resolves. */
+  readonly show: (text: LogText) => Promise<T>;
+}
+
 /**
- * The log of a sandbox in which this server started nothing: that of each server that did, those
- * that ended first. Undefined when there is none.
+ * What is shown of the log of a sandbox in which this server started nothing: that of each server
+ * that did, those that ended first. Undefined when there is none.
  */
-export async function findStoredLog(
+export async function showStoredLog<T>(
+  sandboxId: string,
+  options: LogOptions,
+  { retentionMs, show }: StoredLogView<T>,
+): Promise<T | undefined> {
+  let found = await findKept(sandboxId, options, retentionMs);
+  for (let look = 1; found.length > 0; look += 1) {
+    const shown = await show(joinTexts((await Promise.all(found.map(readWhole))).flat()));
+    const now = await findKept(sandboxId, options, retentionMs);
+    // Another server can have taken some of it over meanwhile, which moves the files.
+    if (look === MAX_LOOKS || haveSameFolders(found, now)) return shown;
+    found = now;
+  }
+  return undefined;
+}
+
+/** Those that ended first. */
+async function findKept(
   sandboxId: string,
   { clock, spools }: LogOptions,
   retentionMs: number,
-): Promise<LogText | undefined> {
+): Promise<readonly FoundSpool[]> {
   const found = (await spools.findAll({ sandboxId, name: LOG_NAME })).filter(({ ending }) => {
     const endedAtMs = Number(ending?.["endedAtMs"] ?? clock.now());
     return clock.now() - endedAtMs <= retentionMs;
   });
-  const ordered = [
-    ...found.filter(({ isLive }) => !isLive),
-    ...found.filter(({ isLive }) => isLive),
-  ];
-  const texts = await Promise.all(ordered.map(readWhole));
-  return texts.length === 0 ? undefined : joinTexts(texts.flat());
+  return [...found.filter(({ isLive }) => !isLive), ...found.filter(({ isLive }) => isLive)];
+}
+
+function haveSameFolders(left: readonly FoundSpool[], right: readonly FoundSpool[]): boolean {
+  const folders = new Set(right.map(({ place }) => place.folder));
+  return left.length === right.length && left.every(({ place }) => folders.has(place.folder));
 }
 
 /** How many logs of a sandbox other servers have, which are not in that of this server. */

@@ -2,7 +2,7 @@
 
 import type { OutputStream } from "../client/process.ts";
 import { ChangeNotifier, type LogObserver } from "./change-notifier.ts";
-import { countOtherLogs, findStoredLog, type LogOptions } from "./log-spool.ts";
+import { countOtherLogs, showStoredLog, type LogOptions } from "./log-spool.ts";
 import { formatLog, type LogText } from "./log-text.ts";
 import { SandboxLog } from "./sandbox-log.ts";
 
@@ -93,8 +93,10 @@ export class SandboxLogs implements AsyncDisposable {
       const others = await countOtherLogs(sandboxId, this.#options);
       return formatLog(own, { from, address, note: others === 0 ? undefined : OTHERS_NOTE });
     }
-    const text = await this.#otherText(sandboxId);
-    return text && formatLog(text, { from, address });
+    const show = async (text: LogText) => formatLog(text, { from, address });
+    const view = { retentionMs: RETENTION_MS, show };
+    const stored = await showStoredLog(sandboxId, this.#options, view);
+    return stored ?? (this.#logs.has(sandboxId) ? show(EMPTY_TEXT) : undefined);
   }
 
   /** The logs of sandboxes that live, newest change first. */
@@ -126,12 +128,6 @@ export class SandboxLogs implements AsyncDisposable {
   async #ownText(sandboxId: string): Promise<LogText | undefined> {
     await this.#closing.get(sandboxId);
     return this.#logs.get(sandboxId)?.text();
-  }
-
-  /** Another server can have a log of a sandbox in which this one started nothing. */
-  async #otherText(sandboxId: string): Promise<LogText | undefined> {
-    const stored = await findStoredLog(sandboxId, this.#options, RETENTION_MS);
-    return stored ?? (this.#logs.has(sandboxId) ? EMPTY_TEXT : undefined);
   }
 
   #updated(sandboxId: string, processId: string): void {

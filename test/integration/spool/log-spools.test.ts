@@ -12,9 +12,9 @@ import { makeSpoolDisk, type SpoolDisk } from "../../support/spool-disk.ts";
 /** More than fit in memory. */
 const OTHERS = 130;
 
-function startLogs(disk: SpoolDisk) {
+function startLogs(disk: SpoolDisk, spools = disk.start()) {
   const clock = createFakeClock(disk.nowMs);
-  const logs = new SandboxLogs({ clock, spools: disk.start(), log: createSilentLog() });
+  const logs = new SandboxLogs({ clock, spools, log: createSilentLog() });
   logs.open("i1");
   const out = (text: string, sandboxId = "i1") =>
     logs.output(sandboxId, "p_1", { stream: "stdout", bytes: Buffer.from(text) });
@@ -125,3 +125,33 @@ test("a log says that other servers have logs of the same sandbox", async () => 
   );
   expect(await first.read()).toMatch(new RegExp(`\nof the first\n${note}\n--- end\n$`));
 });
+
+test.each(["found", "read"])(
+  "a log that another server takes over once it is %s is shown whole",
+  async (moment) => {
+    await using disk = await makeSpoolDisk();
+    const past = startLogs(disk);
+    past.out("of the past\n");
+    await past.logs[Symbol.asyncDispose]();
+    await using owner = startLogs(disk).logs;
+    let looks = 0;
+    const spools = disk.start();
+    const reader = startLogs(disk, {
+      ...spools,
+      async findAll(key) {
+        looks += 1;
+        if (moment === "read" && looks === 2) await takeOver();
+        const found = await spools.findAll(key);
+        if (moment === "found" && looks === 1) await takeOver();
+        return found;
+      },
+    });
+    await using _ = reader.logs;
+    async function takeOver(): Promise<void> {
+      owner.output("i1", "p_2", { stream: "stdout", bytes: Buffer.from("of the owner\n") });
+      await owner.read("i1");
+    }
+    const whole = "--- log\n--- p_1 stdout\nof the past\n--- p_2 stdout\nof the owner\n--- end\n";
+    expect(await reader.read()).toBe(whole);
+  },
+);
