@@ -37,6 +37,8 @@ export interface TemplatePage {
 export interface TemplateRoutes {
   template(templateId: string, query: PageQuery, signal: AbortSignal): Promise<TemplatePage>;
   templates(signal: AbortSignal): Promise<readonly ListedTemplateBody[]>;
+  /** The identifier of the template of a reference whose tag is there too. */
+  resolveReference(reference: string, signal: AbortSignal): Promise<string>;
   /** Returns whether there was something to delete. */
   deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean>;
   snapshot(
@@ -67,6 +69,12 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
         { path: "/templates", signal, subject: "list templates" },
         z.array(listedTemplateSchema),
       ),
+
+    async resolveReference(reference, signal) {
+      const path = `/templates/aliases/${encodeURIComponent(reference)}`;
+      const call = { path, signal, subject: `get template ${quoteName(reference)}` };
+      return (await read(call, z.object({ templateID: z.string() }))).templateID;
+    },
 
     deleteTemplate: (templateId, signal) =>
       remove({

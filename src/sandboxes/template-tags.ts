@@ -36,6 +36,22 @@ export function requireOwnTemplate(options: TemplatesOptions, reference: string)
 }
 
 /**
+ * The template of a reference, which goes as a whole; a tag that it does not have is a mistake.
+ * @throws SandboxError as `requireOwnTemplate`, and not_found for such a tag.
+ */
+export function requireRemovable(options: TemplatesOptions, reference: string): TemplateRecord {
+  const template = requireOwnTemplate(options, reference);
+  const { templateId } = template;
+  const { tag } = requireReference(reference);
+  if (tag === undefined) return template;
+  const { builds, templateBuilds } = options.store;
+  // A build that has made nothing has its tags in its own record alone.
+  const isOfBuild = templateBuilds.ofTemplate(templateId).some(({ tags }) => tags.includes(tag));
+  if (isOfBuild || builds.tagged(templateId, tag) !== undefined) return template;
+  throw new SandboxError("not_found", tagMissing(tag, reference));
+}
+
+/**
  * Lets every team see it, or only its own again; returns its names.
  * @throws SandboxError as `requireOwnTemplate`.
  */

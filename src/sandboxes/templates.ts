@@ -34,7 +34,7 @@ import {
   listTags,
   publishTemplate,
   removeTags,
-  requireOwnTemplate,
+  requireRemovable,
   type AssignedTags,
   type TagAssignment,
 } from "./template-tags.ts";
@@ -77,8 +77,8 @@ export interface Templates {
   /**
    * Removes it with all builds and tags, and every layer that nothing else stands on; builds that
    * this instance runs end.
-   * @throws SandboxError not_found, permission_denied for a built-in or a public one of another
-   * team, invalid_argument while in use.
+   * @throws SandboxError not_found, also for a tag that it does not have, permission_denied for a
+   * built-in or a public one of another team, invalid_argument while in use.
    */
   remove(reference: string): Promise<void>;
   /**
@@ -142,7 +142,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
           return { template, newest: withLimits(options, newest), buildCount: amount };
         }),
     async remove(reference) {
-      const { templateId } = requireOwnTemplate(options, reference);
+      const { templateId } = requireRemovable(options, reference);
       const erase = () => eraseTemplate(store, templateId);
       const folders = await options.pool.without(templateId, erase);
       options.cancelBuilds(templateId);

@@ -58,6 +58,16 @@ test("the reply does not wait for the files, which go afterwards", async () => {
   );
 });
 
+test("a tag that a template does not have removes nothing; one that it has, all of it", async () => {
+  const before = await layers();
+  await snapshot("tagged");
+  await snapshot("tagged:v2");
+  expect([await remove("tagged:nope"), await remove("local%2Ftagged%3Anope")]).toEqual([404, 404]);
+  expect((await service.call({ path: "/templates/tagged/tags" })).body).toHaveLength(2);
+  expect([await remove("tagged:v2"), await remove("tagged")]).toEqual([204, 404]);
+  await expect.poll(layers).toEqual(before);
+});
+
 test("two first snapshots of one name at once are of one template, and go with it", async () => {
   const before = { layers: await layers(), builds: service.embedded.store.builds.all().length };
   const first = await service.create();

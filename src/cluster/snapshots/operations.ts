@@ -3,9 +3,10 @@
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { paginate } from "../../sandboxes/paging.ts";
+import { requireReference } from "../../sandboxes/resolve-template.ts";
 import type { TeamSandboxes } from "../../sandboxes/team-sandboxes.ts";
 import type { Templates } from "../../sandboxes/templates.ts";
-import { sandboxCannotBe, templateInUse } from "../../wire/messages.ts";
+import { sandboxCannotBe, tagMissing, templateInUse } from "../../wire/messages.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { KnownSandbox } from "../records.ts";
@@ -90,6 +91,10 @@ function templatesOf(context: ClusterContext, team: string): Templates {
       const known = snapshotsOf(context, team, reference);
       const [first] = known;
       if (first === undefined) return templates.remove(reference);
+      const { tag } = requireReference(reference);
+      if (tag !== undefined && known.every((snapshot) => snapshot.tag !== tag)) {
+        throw new SandboxError("not_found", tagMissing(tag, reference));
+      }
       const builds = known.map(({ buildId }) => buildId);
       if (builds.some((buildId) => isUsed(context, buildId))) throw inUse(first.templateId);
       await markAll(context, builds);

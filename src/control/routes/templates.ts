@@ -59,7 +59,7 @@ const templateRows: readonly Route[] = [
       };
     },
   }),
-  // The whole template, whatever tag the reference names.
+  // The whole template, whichever of its tags the reference names.
   defineRoute({
     method: "DELETE",
     path: "/templates/{templateID}",

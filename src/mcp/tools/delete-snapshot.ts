@@ -54,7 +54,9 @@ async function isThere(
   signal: AbortSignal,
 ): Promise<boolean> {
   try {
-    await control.template(snapshotId.split(":")[0] ?? snapshotId, { limit: 1 }, signal);
+    // A template is found by any tag, but is not deleted by one that it does not have.
+    if (snapshotId.includes(":")) await control.resolveReference(snapshotId, signal);
+    else await control.template(snapshotId, { limit: 1 }, signal);
     return true;
   } catch (error) {
     if (error instanceof SandboxError && GONE.has(error.code)) return false;

@@ -141,6 +141,7 @@ test("one that a sandbox stands on stays; after its end image and record are gon
   await snapshot(source, { name: "removed" });
   const copy = await create("removed");
   const digest = imageOf(copy).split("@")[1] ?? "";
+  expect((await send("DELETE", "/templates/removed:nope")).status).toBe(404);
   const refused = await send("DELETE", "/templates/removed");
   expect(refused.status).toBe(400);
   await send("DELETE", `/sandboxes/${copy}`);

@@ -391,6 +391,20 @@ test.for([
   },
 );
 
+test("a tag that a template does not have is gone, though the template is there", async () => {
+  const found = { templateID: "t1", public: false, aliases: [], names: ["local/kept"], builds: [] };
+  const times = { createdAt: "", updatedAt: "", lastSpawnedAt: null, spawnCount: 0 };
+  await using remote = await startForeignHost(({ method, url }, response) => {
+    if (method === "GET" && /^\/templates\/kept\b/.test(url)) {
+      return answerJson(response, 200, { body: { ...found, ...times } });
+    }
+    return answerJson(response, 404, { body: { code: 404, message: "no such tag" } });
+  });
+  const input = { sandbox_id: undefined, snapshot_id: "kept:nope" };
+  const { fields } = await remote.call("delete_snapshot", input);
+  expect(fields["outcome"]).toBe("already_gone");
+});
+
 test.for([
   { mode: "full", ended: false, looks: 0 },
   { mode: "filesystem", ended: true, looks: 0 },
