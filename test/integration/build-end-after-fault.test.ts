@@ -2,7 +2,7 @@
 
 import { availableParallelism, userInfo } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SandboxError } from "../../src/common/errors.ts";
+import { diskFullError, SandboxError } from "../../src/common/errors.ts";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
@@ -17,10 +17,10 @@ beforeAll(async () => {
 });
 afterAll(() => service[Symbol.asyncDispose]());
 
-const plan = (command: string): BuildPlan => ({
+const plan = (command: string, user = ""): BuildPlan => ({
   from: { kind: "template", reference: "base" },
   force: false,
-  steps: [{ type: "RUN", args: [command], force: true }],
+  steps: [{ type: "RUN", args: [command, user], force: true }],
   startCommand: undefined,
   readyCommand: undefined,
 });
@@ -31,7 +31,8 @@ function request(name: string) {
   const { template, build } = builds.request(wanted);
   const { templateId } = template;
   return {
-    start: (command: string) => builds.start(templateId, build.buildId, plan(command)),
+    start: (command: string, user?: string) =>
+      builds.start(templateId, build.buildId, plan(command, user)),
     state: () => builds.status(templateId, build.buildId, FILTER).build.status,
     reasons: () =>
       builds
@@ -61,6 +62,32 @@ test("the end of a build is recorded when there is space again, and said once", 
   Object.assign(templateBuilds, { put });
   await expect.poll(build.state, { timeout: 10_000 }).toBe("error");
   expect(build.reasons()).toEqual([expect.stringContaining("3")]);
+});
+
+test("a step of an unknown user is told by its command and the user", async () => {
+  const build = request("user-unknown");
+  await build.start("exit 0", "nobody-here");
+  await expect.poll(build.state, { timeout: 10_000 }).toBe("error");
+  expect(build.reasons()).toEqual([
+    'command "exit 0": no user "nobody-here" in the sandbox (make the account in a step before)',
+  ]);
+});
+
+test("a disk that is full when a step is recorded is told as that of the service", async () => {
+  const { builds } = service.embedded.store;
+  const put = builds.put.bind(builds);
+  const refuse: typeof put = (record) => {
+    if (record.cacheKey === undefined) return put(record);
+    throw diskFullError("database");
+  };
+  Object.assign(builds, { put: refuse });
+  const build = request("disk-full");
+  await build.start("exit 0");
+  await expect.poll(build.state, { timeout: 10_000 }).toBe("error");
+  Object.assign(builds, { put });
+  expect(build.reasons()).toEqual([
+    expect.stringMatching(/^no space left on the disk of the service \(delete /),
+  ]);
 });
 
 test("a build that waits runs, even when it cannot say that it waits", async () => {

@@ -1,6 +1,6 @@
 /** Runs a build and records how it ended, whichever way; and those that an instance left. */
 
-import { hidePaths, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { hidePaths, isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
@@ -133,7 +133,9 @@ function reasonOf(cause: unknown): string {
   }
   const fault = toSandboxError(cause, "build");
   if (fault.code === "internal") return "internal error";
-  const text = fault.hint === undefined ? fault.message : `${fault.message} (${fault.hint})`;
+  // Which file or database of the service met it first says nothing to a client.
+  const message = isCode(fault, "ENOSPC") ? DISK_FULL : fault.message;
+  const text = fault.hint === undefined ? message : `${message} (${fault.hint})`;
   // Faults of the machine may quote its paths; those of steps speak of the sandbox.
   const isPlain = fault.hasSandboxPaths || fault.code === "invalid_argument";
   return isPlain ? text : hidePaths(text);
@@ -149,6 +151,7 @@ async function resolveBase(context: BuildsContext, job: BuildJob): Promise<Resol
   return context.templates.resolve(reference, { signal });
 }
 
+const DISK_FULL = "no space left on the disk of the service";
 const SERVICE_ENDED = "the service ended while the template was being built";
 
 /** A build that an instance left says so; its layers are orphans then. */

@@ -144,6 +144,8 @@ async function runBash(io: StepIo, call: BashCall, subject: string): Promise<str
   let outcome: Outcome;
   try {
     outcome = await followBash(io, call);
+  } catch (error) {
+    throw isUnknownUser(error) ? unknownUser(subject, call.user, error) : error;
   } finally {
     // What a program wrote last may explain why it was cut, and a prompt has no line feed.
     io.lines.end();
@@ -153,6 +155,24 @@ async function runBash(io: StepIo, call: BashCall, subject: string): Promise<str
     "failed_precondition",
     `${subject} failed with exit code ${outcome.exitCode}`,
     { hasSandboxPaths: true },
+  );
+}
+
+/** The daemon refuses the calls of such a one as it does those without a token. */
+function isUnknownUser(error: unknown): boolean {
+  if (!(error instanceof SandboxError)) return false;
+  return error.cause instanceof SandboxError && error.cause.code === "unauthenticated";
+}
+
+function unknownUser(subject: string, user: string, cause: unknown): SandboxError {
+  return new SandboxError(
+    "failed_precondition",
+    `${subject}: no user ${cut(user)} in the sandbox`,
+    {
+      hint: "make the account in a step before",
+      hasSandboxPaths: true,
+      cause,
+    },
   );
 }
 
