@@ -92,8 +92,10 @@ export async function tryLock(
   name: LockName,
   waitSeconds = 0,
 ): Promise<AsyncDisposable | undefined> {
-  const limit = signalAfter(DEFAULT_TIMEOUT_MS);
-  return takeLock(lockPath(home, name), [EXCLUSIVE, "--timeout", String(waitSeconds)], limit);
+  const path = lockPath(home, name);
+  if (waitSeconds === 0) return tryLockNow(path);
+  // The program's own timer is a signal, of which the machine may allow none: `ulimit -i`.
+  return takeLock(path, [EXCLUSIVE], signalAfter(waitSeconds * 1000));
 }
 
 /**
@@ -101,12 +103,15 @@ export async function tryLock(
  * file meanwhile. Only its holder may remove the file.
  */
 export async function tryLockFile(path: string): Promise<AsyncDisposable | undefined> {
-  const stop = signalAfter(DEFAULT_TIMEOUT_MS);
-  const lock = await takeLock(path, [EXCLUSIVE, "--nonblock"], stop);
+  const lock = await tryLockNow(path);
   if (lock === undefined || (await isAt(lock.file, path))) return lock;
   // The next process would lock another file of this name.
   await lock[Symbol.asyncDispose]();
   return undefined;
+}
+
+function tryLockNow(path: string): Promise<HeldLock | undefined> {
+  return takeLock(path, [EXCLUSIVE, "--nonblock"], signalAfter(DEFAULT_TIMEOUT_MS));
 }
 
 /** Takes the lock of an open file or folder, which ends when it is closed; false when it is held. */

@@ -7,6 +7,7 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { draftOf } from "../../../src/common/files.ts";
@@ -177,4 +178,18 @@ test("E58 a folder whose lock cannot be taken is not kept open", async () => {
     encoding: "utf8",
   });
   expect([run.stdout, run.stderr]).toEqual(["unavailable", ""]);
+});
+
+test("a lock is waited for also where no signal may be pending", async () => {
+  await using home = await makeTempFolder();
+  const url = pathToFileURL(resolve(import.meta.dirname, "../../../src/engine/host/lock.ts")).href;
+  const script = `const { tryLock } = await import(${JSON.stringify(url)});
+    await using free = await tryLock(${JSON.stringify(home.path)}, "host", 60);
+    const held = await tryLock(${JSON.stringify(home.path)}, "host", 0.1);
+    console.log(free !== undefined, held === undefined);`;
+  const words = ["--input-type=module", "--eval", script];
+  const { stdout, stderr } = spawnSync("prlimit", ["--sigpending=0", process.execPath, ...words], {
+    encoding: "utf8",
+  });
+  expect([stdout, stderr]).toEqual(["true true\n", ""]);
 });
