@@ -57,14 +57,22 @@ async function mountAgain(context: SandboxContext): Promise<void> {
 async function adoptLate(context: SandboxContext, sandboxId: string, find: Finder): Promise<void> {
   const record = context.store.sandboxes.get(sandboxId);
   if (record === undefined || context.entries.has(sandboxId)) return;
-  const { state, pausesAtTimeout, endAtMs, volumeMounts } = record;
-  const isOver = state === "running" && !pausesAtTimeout && endAtMs <= context.clock.now();
-  if (isOver) return discard(context, record, "timeout");
-  if (!(await adopt(context, sandboxId, find))) return discard(context, record, "host_restart");
+  if (isOver(context, record)) return discardLost(context, record);
+  if (!(await adopt(context, sandboxId, find))) return discardLost(context, record);
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
-    mountVolumes(context, volumeMounts),
+    mountVolumes(context, record.volumeMounts),
   );
+}
+
+/** Also one that the guardian ended at its time, while no service ran. */
+function discardLost(context: Services & Folders & History & Registry, record: SandboxRecord) {
+  return discard(context, record, isOver(context, record) ? "timeout" : "host_restart");
+}
+
+function isOver({ clock }: Pick<Services, "clock">, record: SandboxRecord): boolean {
+  const { state, pausesAtTimeout, endAtMs } = record;
+  return state === "running" && !pausesAtTimeout && endAtMs <= clock.now();
 }
 
 /**
@@ -113,10 +121,10 @@ async function discardOrLater(
 ): Promise<void> {
   const { sandboxId } = record;
   try {
-    await discard(context, record, "host_restart");
+    await discardLost(context, record);
   } catch (error) {
     context.log.error({ op: "sandbox.discard", sandboxId, err: error }, "sandbox left traces");
-    context.retry(`end of ${sandboxId}`, () => discard(context, record, "host_restart"));
+    context.retry(`end of ${sandboxId}`, () => discardLost(context, record));
   }
 }
 

@@ -91,6 +91,18 @@ test("one whose time to live has passed by then is ended, not adopted", async ()
   expect(logs.text).toContain("timeout");
 });
 
+test.for([
+  { name: "after its time", passedMs: LIFE_MS, reason: "timeout" },
+  { name: "before its time is over", passedMs: 0, reason: "host_restart" },
+])("one that was gone by the next start, $name → $reason", async ({ passedMs, reason }) => {
+  await using scene = await leaveTwo();
+  await scene.lasting.engine.remove(scene.failing, "");
+  scene.clock.set(scene.clock.now() + passedMs);
+  await using service = await scene.start();
+  const logs = await service.call({ path: `/sandboxes/${scene.failing}/logs` });
+  expect(logs.text).toContain(reason);
+});
+
 test("one that its client ends before it is adopted does not come back", async () => {
   await using scene = await leaveTwo();
   scene.lasting.failAdoption(scene.failing);
