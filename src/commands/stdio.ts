@@ -3,6 +3,7 @@
 import { anySignal } from "../common/any-signal.ts";
 import { isTaken } from "../common/output-faults.ts";
 import { answersFor } from "../mcp/opening-answers.ts";
+import { readAhead } from "../mcp/read-ahead.ts";
 import { serveMcpStdio, type StdioEnd } from "../mcp/stdio.ts";
 import type { CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
@@ -51,7 +52,7 @@ async function serveHost({ config, log }: CommandContext): Promise<Ended> {
       return openStdioServer({ config, log, late, stack });
     },
     protocol: config.protocol,
-    stdin: process.stdin,
+    stdin: readAhead(process.stdin, READ_MS.closed),
     stdout: process.stdout,
     signal: anySignal([stops.signal, lastResort.signal]),
     failed: late.failed,
