@@ -100,10 +100,10 @@ export class StreamGuard implements Disposable {
     if (this.#fault !== undefined) this.#call.abort();
   }
 
+  /** Whatever else came by then: a peer that sends keepalives alone would hold its caller for ever. */
   #findLateStart(): SandboxError | undefined {
     const { clock, subject } = this.#options;
-    const nowMs = clock.elapsed();
-    if (nowMs - (this.#waitsSinceMs ?? nowMs) <= MAX_START_MS) return undefined;
+    if (clock.elapsed() - this.#openedAtMs <= MAX_START_MS) return undefined;
     return new SandboxError("deadline_exceeded", `${subject}: no reply`);
   }
 

@@ -86,6 +86,22 @@ test("a start without a reply fails by the time at which services give up", asyn
   });
 });
 
+test("a service that sends keepalives in the place of a start is given up by the same time", async () => {
+  const clock = createFakeClock();
+  await using started = await startStream([KEEPALIVE], clock);
+  let isOver = false;
+  const failed = faultOf(started.stream.next()).finally(() => (isOver = true));
+  const response = await started.asked;
+  await passTime(clock, () => {
+    response.write(envelope(JSON.stringify({ event: KEEPALIVE })));
+    return isOver;
+  });
+  expect(await failed).toMatchObject({
+    code: "deadline_exceeded",
+    message: "start process: no reply",
+  });
+});
+
 test("a service that sends keepalives and stops is unavailable", async () => {
   const clock = createFakeClock();
   await using started = await startStream([START, KEEPALIVE], clock);
