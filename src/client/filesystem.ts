@@ -156,5 +156,5 @@ function toEntry(entry: EntryInfo | undefined, path: string): Entry {
 }
 
 function toWatchEvent(event: FilesystemEvent): WatchEvent {
-  return { name: event.name, type: EVENT_TYPES[event.type] ?? "other" };
+  return { name: toPath(event.name), type: EVENT_TYPES[event.type] ?? "other" };
 }

@@ -12,7 +12,7 @@ export function toPath(told: string): string {
   return cutText(told, MAX_PATH_CHARACTERS);
 }
 
-/** The same for an owner, a group or permissions. */
+/** The same for an owner, a group, permissions or how a process ended. */
 export function toWord(told: string): string {
   return cutText(told, MAX_WORD_CHARACTERS);
 }

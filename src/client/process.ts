@@ -15,6 +15,7 @@ import {
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
 import type { EventClient, EventMessages } from "./event-stream.ts";
+import { toWord } from "./paths.ts";
 import { fromRpcError } from "./rpc.ts";
 import { KEEPALIVE_S, StreamGuard, type GuardOptions } from "./stream-guard.ts";
 import { callUnary } from "./unary.ts";
@@ -266,7 +267,7 @@ function toEvent(event: WireEvent | undefined): ProcessEvent | undefined {
     }
     case "end": {
       const { exitCode, status } = known.value;
-      return { type: "end", exitCode, status };
+      return { type: "end", exitCode, status: toWord(status) };
     }
     case "keepalive":
     case undefined:

@@ -13,7 +13,7 @@ import { SandboxError, causeCode, errorText, toSandboxError } from "../common/er
 import { readBeginning } from "../common/http.ts";
 import { createLoopTurns } from "../common/loop-turns.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
-import { quoteWords } from "../common/untrusted-text.ts";
+import { cutText, quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType } from "../rpc/content-type.ts";
@@ -188,6 +188,14 @@ const BROKEN_OFF = /^protocol error: (?:missing EndStreamResponse|incomplete env
 /** What it says of a reply that no peer of ours sends. */
 const UNREAD = /^(?:protocol error: |received compressed envelope|unsupported content type)/;
 
+/** Enough of what a peer said for a line of a log. */
+const MAX_SAID_CHARACTERS = 1_024;
+
+/** The same without what the peer attached: of a lost process the error is kept for long. */
+function withoutDetails({ rawMessage, code }: ConnectError): ConnectError {
+  return new ConnectError(cutText(rawMessage, MAX_SAID_CHARACTERS), code);
+}
+
 /** Whatever an RPC threw as ours; what the peer said is quoted in it. */
 export function fromRpcError(error: unknown, subject: string): SandboxError {
   if (!(error instanceof ConnectError)) return toSandboxError(error, subject);
@@ -195,13 +203,14 @@ export function fromRpcError(error: unknown, subject: string): SandboxError {
   // A broken connection arrives as an unknown error, whose cause has the reason.
   if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
   // What the library could not read has the code of a faulty request, or none; a peer's error has no cause.
+  const cause = withoutDetails(error);
   const isUnread = error.code === Code.InvalidArgument && error.cause !== undefined;
   if (BROKEN_OFF.test(error.rawMessage)) {
-    return new SandboxError("unavailable", `${subject}: the reply broke off`, { cause: error });
+    return new SandboxError("unavailable", `${subject}: the reply broke off`, { cause });
   }
   if (isUnread || UNREAD.test(error.rawMessage)) {
-    return unexpectedReply(error.rawMessage, { subject, cause: error });
+    return unexpectedReply(error.rawMessage, { subject, cause });
   }
   const message = `${subject}: ${quoteWords(error.rawMessage)}`;
-  return new SandboxError(ERROR_CODES[error.code], message, { cause: error });
+  return new SandboxError(ERROR_CODES[error.code], message, { cause });
 }

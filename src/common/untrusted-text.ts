@@ -66,7 +66,10 @@ export function quoteWords(words: string): string {
 
 /** The beginning of a text, with a sign where it was cut; no character is cut in two. */
 export function cutText(text: string, maxCharacters: number): string {
-  return text.length > maxCharacters ? `${sliceText(text, maxCharacters - 1)}…` : text;
+  if (text.length <= maxCharacters) return text;
+  // A slice would hold the whole text for as long as it is kept itself.
+  const bytes = Buffer.from(`${sliceText(text, maxCharacters - 1)}…`, "utf16le");
+  return bytes.toString("utf16le");
 }
 
 /** The beginning and the end of a text, with a sign where it was cut. */

@@ -24,6 +24,8 @@ export interface Watcher {
 }
 
 const MAX_HELD_EVENTS = 10_000;
+/** Twice what our daemon gives away at once; one that was replaced fills its replies with names. */
+const MAX_HELD_CHARACTERS = 4 * 1024 * 1024;
 /** So many events fill a reply: no more are fetched until they are delivered. */
 export const MAX_REPLY_EVENTS = 500;
 
@@ -46,8 +48,16 @@ export function holdEvents(
   // A reply may have more than a call can have arguments.
   for (const event of events) watcher.held.push(event);
   watcher.isOver ||= events.some(({ name, type }) => name === "." && ENDS.has(type));
-  const surplus = watcher.held.length - MAX_HELD_EVENTS;
-  if (surplus <= 0) return;
+  const surplus = watcher.held.length - countKept(watcher.held);
+  if (surplus === 0) return;
   watcher.held.splice(0, surplus);
   watcher.hasLost = true;
+}
+
+/** How many of the newest are within both limits. */
+function countKept(held: readonly WatchEvent[]): number {
+  let characters = 0;
+  const isOver = ({ name }: WatchEvent) => (characters += name.length) > MAX_HELD_CHARACTERS;
+  const last = held.findLastIndex(isOver);
+  return Math.min(MAX_HELD_EVENTS, held.length - 1 - last);
 }
