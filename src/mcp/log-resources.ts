@@ -7,7 +7,7 @@ import {
   ResourceTemplate,
   type McpServer,
 } from "@modelcontextprotocol/server";
-import { parseProcessId } from "../output/capture.ts";
+import { hasEnded, parseProcessId } from "../output/capture.ts";
 import { formatLog, textOf } from "../output/log-text.ts";
 import { logUri, processLogUri } from "../output/logs.ts";
 import { parseSandboxId } from "../wire/address.ts";
@@ -112,6 +112,17 @@ export function changesOf(uri: string): string | undefined {
   const sandboxId = parseSandboxId(id);
   if (sandboxId === undefined) return undefined;
   return processId === undefined ? logUri(sandboxId) : processLogUri(sandboxId, processId);
+}
+
+/** Says of addresses of changes whether there can be one: the sandbox lives, the process is not over. */
+export function createChangeCheck({ logs, captures }: McpState): (uri: string) => boolean {
+  const live = new Set(logs.list().map(({ sandboxId }) => sandboxId));
+  return (uri) => {
+    const [, sandboxId = "", processId] = LOG_PATTERN.exec(uri) ?? [];
+    if (processId === undefined) return live.has(sandboxId);
+    const capture = captures.find(sandboxId, parseProcessId(processId) ?? 0);
+    return capture !== undefined && !hasEnded(capture);
+  };
 }
 
 /** The text of a log. @throws ResourceNotFoundError for anything else. */

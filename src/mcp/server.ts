@@ -14,7 +14,7 @@ import { timeLeft } from "./facts.ts";
 import { startHeartbeat } from "./heartbeat.ts";
 import { MAX_IMAGE_BYTES } from "./image.ts";
 import { instructionsFor } from "./instructions.ts";
-import { changesOf, readLog, registerLogs } from "./log-resources.ts";
+import { changesOf, createChangeCheck, readLog, registerLogs } from "./log-resources.ts";
 import { refuseMalformedParams } from "./param-faults.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
@@ -218,9 +218,17 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   const { server } = mcp;
   /** By the address that the host gave: the one by which its changes are announced. */
   const subscribed = new Map<string, string>();
+  const dropEnded = () => {
+    const canChange = createChangeCheck(state);
+    for (const [uri, source] of subscribed) {
+      if (changesOf(uri) !== undefined && !canChange(source)) subscribed.delete(uri);
+    }
+  };
   server.setRequestHandler("resources/subscribe", async (request) => {
     const { uri } = request.params;
     if (options.extension?.subscribableUris.has(uri) !== true) await readLog(uri, state);
+    // Few hosts unsubscribe from what is gone.
+    if (!subscribed.has(uri) && subscribed.size >= MAX_SUBSCRIPTIONS) dropEnded();
     if (!subscribed.has(uri) && subscribed.size >= MAX_SUBSCRIPTIONS)
       throw new ResourceNotFoundError(uri, "too many subscriptions");
     subscribed.set(uri, changesOf(uri) ?? uri);

@@ -145,6 +145,30 @@ test("subscribers of a part of a log, and of an id with a suffix, learn of chang
   await expect.poll(() => [...updates].toSorted()).toEqual(uris.toSorted());
 });
 
+test("subscriptions to logs of ended sandboxes and processes leave a host with space for new ones", async () => {
+  await using world = await startMcpWorld();
+  const { client } = world.host;
+  const ended = await world.createSandbox();
+  const other = await world.createSandbox();
+  const made = await world.call("run_process", { sandbox_id: other, cmd: "true" });
+  const processId = /process_id: (p_[0-9]+)/.exec(made.text)?.[1] ?? "";
+  const parts = Array.from({ length: 255 }, (_, from) => `sandbox:///${ended}/log/${from}`);
+  for (const uri of parts) await client.subscribeResource({ uri });
+  await client.subscribeResource({ uri: `sandbox:///${other}/process/${processId}/log` });
+  await world.call("kill_sandbox", { sandbox_id: ended });
+  const updates = new Set<string>();
+  client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
+    updates.add(params.uri);
+  });
+  const further = parts.map((_, from) => `sandbox:///${other}/log/${from}`);
+  for (const uri of [...further, `sandbox:///${other}/log`])
+    await client.subscribeResource({ uri });
+  await run(world, other, "echo x");
+  await expect.poll(() => updates.size).toBe(256);
+  const uri = `sandbox:///${other}-client/log`;
+  await expect(client.subscribeResource({ uri })).rejects.toThrow("too many subscriptions");
+});
+
 /** The first part in memory has 256 KiB, and both parts a MiB. */
 test.for([
   { lines: 50_000, of: "two parts in memory" },
