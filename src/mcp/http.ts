@@ -23,7 +23,6 @@ import { z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
 import { deliverInTurns } from "./deliver-in-turns.ts";
-import { createKeptReplies } from "./kept-replies.ts";
 import { endWhenRevoked } from "./lasting-access.ts";
 import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
@@ -242,9 +241,10 @@ async function openSession(
   const { state, tools, version, conformance: extension } = options;
   const shared = { state, tools, version, principal, extension, transport: "http" } as const;
   const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
+  const replies = sessions.replies.open();
   const transport = new NodeStreamableHTTPServerTransport({
     sessionIdGenerator: () => randomUUID(),
-    eventStore: createKeptReplies(),
+    eventStore: replies,
     onsessioninitialized: (id) => sessions.add(id, session),
     onsessionclosed: (id) => sessions.remove(id),
   });
@@ -261,6 +261,7 @@ async function openSession(
       return send(message, sending);
     },
   });
+  Object.assign(transport, { onclose: () => replies.forget() });
   await server.connect(transport);
   const deliver = transport.onmessage;
   type Given = Parameters<NonNullable<typeof deliver>>;

@@ -1,14 +1,16 @@
 /**
- * The newest replies of a session, for a host whose connection broke: it names the last event that
+ * The newest replies of each session, for a host whose connection broke: it names the last event that
  * it has (`Last-Event-ID`) and gets the reply that came after it. Progress is not kept.
  */
 
 import { isJSONRPCErrorResponse, isJSONRPCResultResponse } from "@modelcontextprotocol/server";
 import type { EventStore, JSONRPCMessage } from "@modelcontextprotocol/server";
 
-/** The newest reply is kept, whatever its size. */
+/** Of one session; its newest reply is kept, whatever its size. */
 const MAX_CHARACTERS = 1024 * 1024;
 const MAX_REPLIES = 32;
+/** Of all sessions: most are never ended by their hosts, and broken connections come back soon. */
+const MAX_CHARACTERS_OF_ALL = 16 * MAX_CHARACTERS;
 
 interface KeptReply {
   readonly number: number;
@@ -16,28 +18,74 @@ interface KeptReply {
   readonly streamId: string;
   readonly message: JSONRPCMessage;
   readonly characters: number;
+  readonly shelf: Shelf;
+}
+
+/** Replies, oldest first. */
+interface Shelf {
+  readonly replies: Set<KeptReply>;
+  characters: number;
+}
+
+/** The replies of one session. */
+export interface SessionReplies extends EventStore {
+  /** The session is over: nobody asks for them. */
+  forget(): void;
+}
+
+export interface KeptReplies {
+  open(): SessionReplies;
 }
 
 /** Keeps nothing yet. */
-export function createKeptReplies(): EventStore {
-  const kept: KeptReply[] = [];
-  let characters = 0;
-  let number = 0;
+export function createKeptReplies(): KeptReplies {
+  const all = newShelf();
 
-  function keep(reply: KeptReply): void {
-    kept.push(reply);
-    characters += reply.characters;
-    while (kept.length > MAX_REPLIES || (kept.length > 1 && characters > MAX_CHARACTERS)) {
-      characters -= kept.shift()?.characters ?? 0;
+  function drop(reply: KeptReply): void {
+    for (const shelf of [all, reply.shelf]) {
+      shelf.replies.delete(reply);
+      shelf.characters -= reply.characters;
     }
   }
 
+  function keep(reply: KeptReply): void {
+    const own = reply.shelf;
+    for (const shelf of [all, own]) {
+      shelf.replies.add(reply);
+      shelf.characters += reply.characters;
+    }
+    for (const oldest of own.replies) {
+      const { size } = own.replies;
+      if (size <= MAX_REPLIES && (size === 1 || own.characters <= MAX_CHARACTERS)) break;
+      drop(oldest);
+    }
+    for (const oldest of all.replies) {
+      if (all.replies.size === 1 || all.characters <= MAX_CHARACTERS_OF_ALL) break;
+      drop(oldest);
+    }
+  }
+
+  return { open: () => openReplies(keep, drop) };
+}
+
+function newShelf(): Shelf {
+  return { replies: new Set(), characters: 0 };
+}
+
+function openReplies(
+  keep: (reply: KeptReply) => void,
+  drop: (reply: KeptReply) => void,
+): SessionReplies {
+  const shelf = newShelf();
+  let number = 0;
+  let isOver = false;
   return {
     async storeEvent(streamId, message) {
       number += 1;
       const id = `${number}:${streamId}`;
-      if (isJSONRPCResultResponse(message) || isJSONRPCErrorResponse(message)) {
-        keep({ number, id, streamId, message, characters: JSON.stringify(message).length });
+      const isReply = isJSONRPCResultResponse(message) || isJSONRPCErrorResponse(message);
+      if (isReply && !isOver) {
+        keep({ number, id, streamId, message, characters: JSON.stringify(message).length, shelf });
       }
       return id;
     },
@@ -46,9 +94,15 @@ export function createKeptReplies(): EventStore {
       const mark = lastEventId.indexOf(":");
       const last = Number(lastEventId.slice(0, mark));
       const streamId = lastEventId.slice(mark + 1);
-      const missed = kept.filter((reply) => reply.streamId === streamId && reply.number > last);
+      const missed = [...shelf.replies].filter(
+        (reply) => reply.streamId === streamId && reply.number > last,
+      );
       for (const { id, message } of missed) await send(id, message);
       return streamId;
+    },
+    forget() {
+      isOver = true;
+      for (const reply of shelf.replies) drop(reply);
     },
   };
 }

@@ -1,6 +1,7 @@
 /** The sessions of older hosts at one HTTP endpoint: at most a hundred; unused ones end. */
 
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
+import { createKeptReplies, type KeptReplies } from "./kept-replies.ts";
 import type { MessageId } from "./message-id.ts";
 import type { McpState } from "./state.ts";
 
@@ -31,6 +32,7 @@ export interface Sessions extends AsyncDisposable {
   find(id: string): Session | undefined;
   has(session: Session): boolean;
   remove(id: string): void;
+  readonly replies: KeptReplies;
   /** Whether one more may be opened; at the limit, the one that is idle for longest ends for it. */
   admit(): boolean;
 }
@@ -81,6 +83,7 @@ export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">):
     find: (id) => sessions.get(id),
     has: (session) => [...sessions.values()].includes(session),
     remove: (id) => void sessions.delete(id),
+    replies: createKeptReplies(),
     admit() {
       if (sessions.size < MAX_SESSIONS) return true;
       const [longest] = [...sessions].toSorted(

@@ -1,12 +1,12 @@
 /** The replies that a session keeps for a host that asks for them again. */
 
 import { expect, test } from "vitest";
-import { createKeptReplies } from "../../../src/mcp/kept-replies.ts";
+import { createKeptReplies, type SessionReplies } from "../../../src/mcp/kept-replies.ts";
 
 const replyOf = (id: number, text = "") =>
   ({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } }) as const;
 
-async function missedOf(kept: ReturnType<typeof createKeptReplies>, lastEventId: string) {
+async function missedOf(kept: SessionReplies, lastEventId: string) {
   const missed: unknown[] = [];
   const send = async (_id: string, message: object) => {
     if ("id" in message) missed.push(message.id);
@@ -15,7 +15,7 @@ async function missedOf(kept: ReturnType<typeof createKeptReplies>, lastEventId:
 }
 
 test("what came after an event of a stream is sent, of this stream alone, progress not", async () => {
-  const kept = createKeptReplies();
+  const kept = createKeptReplies().open();
   const first = await kept.storeEvent("one", replyOf(1));
   const progress = { jsonrpc: "2.0", method: "notifications/progress" } as const;
   await kept.storeEvent("one", progress);
@@ -27,10 +27,31 @@ test("what came after an event of a stream is sent, of this stream alone, progre
 });
 
 test("of many and of large replies the newest are kept", async () => {
-  const kept = createKeptReplies();
+  const kept = createKeptReplies().open();
   for (let id = 1; id <= 40; id += 1) await kept.storeEvent("one", replyOf(id));
   const { missed } = await missedOf(kept, "0:one");
   expect([missed.length, missed[0]]).toEqual([32, 9]);
   await kept.storeEvent("one", replyOf(41, "x".repeat(2 * 1024 * 1024)));
   expect((await missedOf(kept, "0:one")).missed).toEqual([41]);
+});
+
+test("all sessions together keep so much, the newest replies; an ended session keeps nothing", async () => {
+  const replies = createKeptReplies();
+  const sessions = Array.from({ length: 100 }, () => replies.open());
+  const held = async () => {
+    const all = await Promise.all(sessions.map(async (kept) => missedOf(kept, "0:one")));
+    return all.map(({ missed }) => missed.length);
+  };
+  const text = "x".repeat(500_000);
+  for (const kept of sessions) {
+    await kept.storeEvent("one", replyOf(1, text));
+    await kept.storeEvent("one", replyOf(2, text));
+  }
+  expect(await held()).toEqual(sessions.map((_, index) => (index < 83 ? 0 : index === 83 ? 1 : 2)));
+  for (const kept of sessions.slice(90)) kept.forget();
+  for (const kept of sessions.slice(90)) await kept.storeEvent("one", replyOf(3, text));
+  for (const kept of sessions.slice(0, 20)) await kept.storeEvent("one", replyOf(3, text));
+  const counts = await held();
+  expect([counts.slice(0, 20), counts.slice(90)]).toEqual([Array(20).fill(1), Array(10).fill(0)]);
+  expect(counts.slice(83, 90)).toEqual([1, 2, 2, 2, 2, 2, 2]);
 });
