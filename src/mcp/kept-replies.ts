@@ -29,7 +29,7 @@ interface Shelf {
 
 /** The replies of one session. */
 export interface SessionReplies extends EventStore {
-  /** The session is over: nobody asks for them. */
+  /** The session is over: no host asks for them. */
   forget(): void;
 }
 
