@@ -13,7 +13,7 @@ import {
   type SandboxAddress,
 } from "../wire/address.ts";
 import { faultOfConnection } from "../wire/connection.ts";
-import { SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
+import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
 export type Destination =
@@ -84,8 +84,8 @@ export function dispatch(head: RequestHead, domain: string): Destination {
   const site = withoutPort(domain).toLowerCase();
   const isShared = isLoopbackName(name) || name === `sandbox.${site}`;
   if (!isShared && name !== site && name !== `api.${site}`) return byLabel(name, host, domain);
-  if (isShared && head.sandboxIds.length + head.sandboxPorts.length > 0) return byHeaders(head);
-  const destination = byPath(head.target);
+  const isAddressed = head.sandboxIds.length + head.sandboxPorts.length > 0;
+  const destination = isShared && isAddressed ? byHeaders(head) : byPath(head.target);
   if (!isForOwnPagesAlone(destination, head.target)) return destination;
   return head.origins.every((origin) => isOwnOrigin(origin, host))
     ? destination
@@ -132,7 +132,7 @@ function byLabel(name: string, host: string, domain: string): Destination {
   return refuse(isPortGood ? MESSAGES.invalidSandboxId : "Invalid sandbox port");
 }
 
-function byHeaders({ sandboxIds, sandboxPorts }: RequestHead): Destination {
+function byHeaders({ target, sandboxIds, sandboxPorts }: RequestHead): Destination {
   const [id] = sandboxIds;
   const [port] = sandboxPorts;
   if (id === undefined || port === undefined) return refuse("missing header");
@@ -140,6 +140,8 @@ function byHeaders({ sandboxIds, sandboxPorts }: RequestHead): Destination {
   if (sandboxId === undefined) return refuse(MESSAGES.invalidSandboxId);
   const number = sandboxPorts.length === 1 ? parsePort(port) : undefined;
   if (number === undefined) return refuse("Invalid sandbox port");
+  // Python clients up to 2.25 name the daemon in this call of the control API, which no daemon has.
+  if (number === ENVD_PORT && target === `/sandboxes/${id}/connect`) return byPath(target);
   return { kind: "gateway", address: { sandboxId, port: number }, hasOwnHost: false };
 }
 

@@ -143,6 +143,30 @@ test.for([
     expected: refused("Invalid sandbox ID"),
   },
   {
+    name: "connect of clients that name the daemon in it",
+    head: head(`/sandboxes/${ID}/connect`, { sandboxIds: [ID], sandboxPorts: ["49983"] }),
+    expected: { kind: "control" },
+  },
+  {
+    name: "connect that names the daemon, of a page of another site",
+    head: head(`/sandboxes/${ID}/connect`, {
+      origins: ["http://evil.example"],
+      sandboxIds: [ID],
+      sandboxPorts: ["49983"],
+    }),
+    expected: { kind: "foreign-page" },
+  },
+  {
+    name: "path of connect for a program inside",
+    head: head(`/sandboxes/${ID}/connect`, { sandboxIds: [ID], sandboxPorts: ["80"] }),
+    expected: gateway(80, false),
+  },
+  {
+    name: "connect of another sandbox than the one named",
+    head: head("/sandboxes/iother/connect", { sandboxIds: [ID], sandboxPorts: ["49983"] }),
+    expected: gateway(49_983, false),
+  },
+  {
     name: "headers on localhost",
     head: head("/health", { sandboxIds: [ID], sandboxPorts: ["49983"] }),
     expected: gateway(49_983, false),
