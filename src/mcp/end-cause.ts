@@ -12,7 +12,11 @@ const CAUSES: ReadonlyMap<string, string> = new Map([
   ["timeout", "expired"],
   ["out of memory", "ended out of memory"],
   ["init ended", "ended with its first process"],
-  ["service end", "ended with its service"],
+  [
+    "service end",
+    "ended with the MCP server that created it; where each call starts a server, " +
+      "the user must run sandbox-mcp serve",
+  ],
   ["host_restart", "ended with its machine"],
   ["pause failed", "ended because a pause of it failed"],
 ]);

@@ -67,6 +67,13 @@ test.for([
     cause: "ended out of memory",
   },
   {
+    name: "with the session that created it, as where a host starts a server for each call",
+    rounds: [[record("sandbox-mcp", { kill_reason: "service end" })]],
+    cause:
+      "ended with the MCP server that created it; where each call starts a server, " +
+      "the user must run sandbox-mcp serve",
+  },
+  {
     name: "that only began, after a pause that failed",
     rounds: [[], [record("sandbox-mcp", { kill_reason: "pause failed" }, "Killing sandbox")]],
     cause: "ended because a pause of it failed",
