@@ -96,8 +96,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
   const never = [...BLOCKED_NETWORKS, ...hosts].join(", ");
   const redirects = [
-    `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
+    `iifname "s*" meta l4proto { tcp, udp } meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
     `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.web}`,
     `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.tls}`,
   ];
@@ -107,14 +106,16 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   map resolvers { type ipv4_addr : ipv4_addr; ${elements} }
   map senders { type ifname . ipv4_addr : verdict; }
   set connections { type ipv4_addr; flags dynamic; size 65535; }
+  set starts { type ipv4_addr; flags dynamic; size 65535; }
   chain names {
-    udp dport 53 accept
-    tcp dport 53 accept
+    meta l4proto { tcp, udp } th dport 53 accept
     drop
   }
   chain guard {
     type filter hook prerouting priority raw; policy drop;
     iifname { "lo", "wan" } accept
+    # It would end here: the outside would not see what ends a connection for this router.
+    ip ttl < 2 drop
     iifname . ip saddr vmap @senders
   }
   chain translate {
@@ -122,10 +123,15 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
     ${redirects.join("\n    ")}
     iifname "s*" dnat ip to ip daddr map @resolvers
   }
+  chain limits {
+    ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    # Ended ones of TCP are not counted above, and keep their place for two minutes.
+    meta l4proto tcp ct state new add @starts { ip saddr limit rate over 100/second burst ${MAX_CONNECTIONS} packets } drop
+  }
   chain input {
     type filter hook input priority filter; policy drop;
     iifname "wan" ct state established,related accept
-    iifname "s*" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" jump limits
     iifname "s*" ip daddr ${GATEWAY_BASE} ct status dnat meta mark { ${Object.values(MARKS).join(", ")} } accept
   }
   chain output {
@@ -141,7 +147,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
     # A redirected packet reaches the egress program or nothing.
     meta mark != 0 drop
     iifname "wan" oifname "s*" ct state established,related accept
-    iifname "s*" oifname "wan" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" oifname "wan" jump limits
     iifname "s*" oifname "wan" ct status dnat accept
     iifname "s*" oifname "wan" ip daddr @never drop
     iifname "s*" oifname "wan" accept
