@@ -11,6 +11,7 @@ import { openCgroup, readCgroupHost } from "../../src/engine/oci/cgroups.ts";
 import { removeContainer } from "../../src/engine/oci/remove-container.ts";
 import { findMarked, type Marked } from "./census.ts";
 import { processesOf, rangeOf } from "./ordinary-user.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 const run = promisify(execFile);
 const KILL_LIMIT_MS = 5_000;
@@ -40,7 +41,7 @@ export async function removeRun(folder: string): Promise<readonly string[]> {
   for (const { id, directory } of first.containers) {
     await attempt(directory, async () => {
       const cgroup = openCgroup(await readCgroupHost(), id, directory);
-      await removeContainer(directory, cgroup, createRouters());
+      await removeContainer(directory, cgroup, createRouters(PERL_DIRECTORY));
     });
   }
   const { mounts, loopDevices } = await findIdle(folder);

@@ -8,6 +8,7 @@ type PerlProgram =
   | "clone-disk"
   | "copier"
   | "find-data"
+  | "forget-connections"
   | "launcher"
   | "sentry-relay"
   | "user-namespace"

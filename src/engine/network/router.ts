@@ -16,6 +16,7 @@ import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts
 import { createEgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
 import { followOutside, type Followed } from "./follow-outside.ts";
+import { forgetConnections } from "./forget-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
 import { makeLink } from "./make-link.ts";
 import {
@@ -76,6 +77,7 @@ export interface Routers {
 }
 
 interface State extends Followed {
+  readonly perlDirectory: string;
   /** By the folder of their containers: the last one must not take a new one's router. */
   readonly turns: Turns;
   /** By the same folder: the links of containers that an earlier process left. */
@@ -83,8 +85,9 @@ interface State extends Followed {
 }
 
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
-export function createRouters(): Routers {
+export function createRouters(perlDirectory: string): Routers {
   const state: State = {
+    perlDirectory,
     programs: new Map(),
     turns: createTurns(),
     leftLinks: new Map(),
@@ -191,6 +194,7 @@ async function takeSenders(
   for (const slot of senders) {
     await applyRules(router.path, senderRemoval(slot));
     await forgetDomains(state, router, slot);
+    await forgetConnections(state.perlDirectory, router, sandboxAddress(slot));
   }
   return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
 }

@@ -65,7 +65,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const sockets = createSocketWatch(options.freeShare);
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
-  const routers = isRootless() ? createUserRouters() : createRouters();
+  const routers = isRootless() ? createUserRouters() : createRouters(perlDirectory);
   const support = rememberEgress(async () => findEgress(egressOptions, perlDirectory));
   const guards = createGuards(guardian);
   const launchContext = async (isolation: ContainerSpec["isolation"]): Promise<LaunchContext> => {

@@ -181,7 +181,7 @@ async function tryRuntime(
       blanks: createBlankDisks(perlDirectory),
       disksFolder: undefined,
       outside: undefined,
-      routers: createRouters(),
+      routers: createRouters(perlDirectory),
       ...(flags !== undefined && { trial: createTrial(), carriesMemory: true }),
     });
     const carried = carriesMemory ? "; memory saved and restored" : "; memory is not carried";

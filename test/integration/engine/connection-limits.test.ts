@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { routersOf } from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { endChild } from "../../support/end-child.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
@@ -63,8 +64,11 @@ ip addr add 192.0.2.1/24 dev one && ip route add default via 192.0.2.2`,
   const owner = join(folder.path, "s");
   await mkdir(owner);
   const container = parts.use(await startConnectable(join(owner, "i1")));
-  const routers = createRouters();
-  parts.defer(async () => routers.disconnect(container.directory));
+  const other = parts.use(await startConnectable(join(owner, "i2")));
+  const routers = createRouters(PERL_DIRECTORY);
+  const disconnect = async () => routers.disconnect(container.directory);
+  parts.defer(disconnect);
+  parts.defer(async () => routers.disconnect(other.directory));
   const network = {
     path: outside.path,
     program: "/nonexistent",
@@ -72,11 +76,17 @@ ip addr add 192.0.2.1/24 dev one && ip route add default via 192.0.2.2`,
     resolvers: [],
     changes: 0,
   };
-  await routers.setEgress({ ...container, outside: network }, EVERYTHING);
+  for (const one of [container, other]) {
+    await routers.setEgress({ ...one, outside: network }, EVERYTHING);
+  }
+  const [router] = await routersOf(owner);
   const ending = parts.move();
   return {
     outside: outside.path,
+    router: router?.path ?? "",
     inside: `/proc/${container.record.pid}/ns/net`,
+    neighbour: `/proc/${other.record.pid}/ns/net`,
+    disconnect,
     [Symbol.asyncDispose]: async () => ending.disposeAsync(),
   };
 }
@@ -107,4 +117,31 @@ test("connections that have ended are in the way of no other container's", async
   expect(opened).toBeGreaterThan(0);
   const most = MAX_CONNECTIONS + MAX_STARTS_A_SECOND * seconds + 1;
   expect(await countAt(world.outside)).toBeLessThanOrEqual(most);
+});
+
+/** Keeps connections of each kind open until its input ends. */
+const HOLDER = `
+import socket, sys
+held = [socket.create_connection(("192.0.2.2", 80)) for number in range(50)]
+for number in range(50):
+    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    held[-1].sendto(b"x", ("192.0.2.2", 80))
+print(flush=True)
+sys.stdin.read()
+`;
+
+async function hold(network: string) {
+  const child = spawn("nsenter", [`--net=${network}`, "python3", "-c", HOLDER]);
+  await once(child.stdout, "data");
+  return { [Symbol.asyncDispose]: async () => endChild(child) };
+}
+
+test("with the link of a container all goes that the machine knows of its connections", async () => {
+  await using world = await openWorld();
+  await using held = new AsyncDisposableStack();
+  for (const network of [world.inside, world.neighbour]) held.use(await hold(network));
+  const count = async () => [await countAt(world.router), await countAt(world.outside)];
+  const before = await count();
+  await world.disconnect();
+  expect({ before, after: await count() }).toEqual({ before: [200, 200], after: [100, 100] });
 });

@@ -26,19 +26,19 @@ test("the link of each container is missed, also once a router was made for the 
   await using first = await startConnectable(join(owner, "i1"));
   await using second = await startConnectable(join(owner, "i2"));
   const all = [first, second];
-  const earlier = createRouters();
+  const earlier = createRouters(PERL_DIRECTORY);
   for (const one of all) await earlier.setEgress({ ...one, outside }, EVERYTHING);
-  const untouched = createRouters();
+  const untouched = createRouters(PERL_DIRECTORY);
   expect([await untouched.hasLost(first), await untouched.hasLost(second)]).toEqual([false, false]);
 
-  const routers = createRouters();
+  const routers = createRouters(PERL_DIRECTORY);
   for (const router of await routersOf(owner)) await runProgram(["umount", router.path]);
   const lost: boolean[] = [];
   for (const one of all) {
     lost.push(await routers.hasLost(one));
     await routers.setEgress({ ...one, outside }, EVERYTHING);
   }
-  const next = createRouters();
+  const next = createRouters(PERL_DIRECTORY);
   const found = [await next.hasLost(first), await next.hasLost(second)];
   for (const { directory } of all) await routers.disconnect(directory);
   expect({ lost, found }).toEqual({ lost: [true, true], found: [false, false] });

@@ -86,7 +86,7 @@ test("sandboxes ask the name servers of now once another one is connected", asyn
     resolvers: ["192.0.2.53"],
     changes: 1,
   };
-  const routers = createRouters();
+  const routers = createRouters(PERL_DIRECTORY);
   await using connected = new AsyncDisposableStack();
   for (const { directory } of [first, second]) {
     connected.defer(async () => routers.disconnect(directory));

@@ -133,7 +133,7 @@ test.runIf(process.getuid?.() === 0).for([
     const text = facts.endsWith("}") ? JSON.stringify({ ...full, ...JSON.parse(facts) }) : facts;
     await writeFile(join(ROUTERS, `${slot}.json`), text);
   }
-  await createRouters().disconnect(join(folder.path, "container"));
+  await createRouters(PERL_DIRECTORY).disconnect(join(folder.path, "container"));
   const left = (await readdir(ROUTERS)).filter((name) => name.split(".")[0] === slot);
   expect(left).toEqual([]);
 });
