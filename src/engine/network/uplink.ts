@@ -133,6 +133,8 @@ export function uplinkRules({ slot, resolvers }: Uplink): string {
     iifname "${link}" ip saddr != ${uplinkAddresses(slot).inner} drop
     iifname "${link}" oifname "sbm*" drop
 ${servers.join("")}    iifname "${link}" ip daddr @never drop
+    # Whoever answers learns from it how large packets may be; nobody else may tell them.
+    iifname "${link}" tcp flags syn tcp option maxseg size set rt mtu
   }
   chain source {
     type nat hook postrouting priority srcnat; policy accept;

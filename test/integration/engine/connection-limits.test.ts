@@ -2,28 +2,13 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import { expect, test } from "vitest";
-import { routersOf } from "../../../src/engine/network/router-record.ts";
-import { createRouters } from "../../../src/engine/network/router.ts";
 import { endChild } from "../../support/end-child.ts";
-import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
-import { makeTempFolder } from "../../support/temp-folder.ts";
+import { within } from "../../support/router-parts.ts";
+import { openRouterWorld } from "../../support/router-world.ts";
 
 const MAX_CONNECTIONS = 4_096;
 const MAX_STARTS_A_SECOND = 100;
-
-const SERVER = `
-import resource, socket
-resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
-server = socket.create_server(("192.0.2.2", 80), backlog=4096)
-print(flush=True)
-held = []
-while True:
-    held = held[-6000:] + [server.accept()[0]]
-`;
 
 /** Says how many connections there were, and for how many seconds. */
 const client = (count: number, before: string) => `
@@ -46,51 +31,6 @@ for number in range(${count}):
 print(opened, time.monotonic() - began)
 `;
 
-/** A connected container, and a server outside. */
-async function openWorld() {
-  await using parts = new AsyncDisposableStack();
-  const folder = parts.use(await makeTempFolder());
-  const outside = parts.use(await makeNetwork(join(folder.path, "outside")));
-  const far = parts.use(await makeNetwork(join(folder.path, "far")));
-  await within(
-    outside.path,
-    `ip link add one type veth peer name far netns ${far.path} && ip link set one up
-ip addr add 192.0.2.1/24 dev one && ip route add default via 192.0.2.2`,
-  );
-  await within(far.path, "ip link set far up && ip addr add 192.0.2.2/24 dev far");
-  const server = spawn("nsenter", [`--net=${far.path}`, "python3", "-c", SERVER]);
-  parts.defer(async () => endChild(server));
-  await once(server.stdout, "data");
-  const owner = join(folder.path, "s");
-  await mkdir(owner);
-  const container = parts.use(await startConnectable(join(owner, "i1")));
-  const other = parts.use(await startConnectable(join(owner, "i2")));
-  const routers = createRouters(PERL_DIRECTORY);
-  const disconnect = async () => routers.disconnect(container.directory);
-  parts.defer(disconnect);
-  parts.defer(async () => routers.disconnect(other.directory));
-  const network = {
-    path: outside.path,
-    program: "/nonexistent",
-    perlDirectory: PERL_DIRECTORY,
-    resolvers: [],
-    changes: 0,
-  };
-  for (const one of [container, other]) {
-    await routers.setEgress({ ...one, outside: network }, EVERYTHING);
-  }
-  const [router] = await routersOf(owner);
-  const ending = parts.move();
-  return {
-    outside: outside.path,
-    router: router?.path ?? "",
-    inside: `/proc/${container.record.pid}/ns/net`,
-    neighbour: `/proc/${other.record.pid}/ns/net`,
-    disconnect,
-    [Symbol.asyncDispose]: async () => ending.disposeAsync(),
-  };
-}
-
 async function run(network: string, program: string) {
   const [opened = 0, seconds = 0] = (await within(network, `python3 -c '${program}'`))
     .split(" ")
@@ -103,7 +43,7 @@ async function countAt(network: string): Promise<number> {
 }
 
 test("connections that end without a word to the outside count as long as the outside keeps them", async () => {
-  await using world = await openWorld();
+  await using world = await openRouterWorld();
   const lost = "stream.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 1)";
   const { opened } = await run(world.inside, client(MAX_CONNECTIONS + 500, lost));
   expect(opened).toBe(MAX_CONNECTIONS);
@@ -111,7 +51,7 @@ test("connections that end without a word to the outside count as long as the ou
 });
 
 test("connections that have ended are in the way of no other container's", async () => {
-  await using world = await openWorld();
+  await using world = await openRouterWorld();
   const awhile = "if time.monotonic() - began > 3: break";
   const { opened, seconds } = await run(world.inside, client(40_000, awhile));
   expect(opened).toBeGreaterThan(0);
@@ -137,7 +77,7 @@ async function hold(network: string) {
 }
 
 test("with the link of a container all goes that the machine knows of its connections", async () => {
-  await using world = await openWorld();
+  await using world = await openRouterWorld();
   await using held = new AsyncDisposableStack();
   for (const network of [world.inside, world.neighbour]) held.use(await hold(network));
   const count = async () => [await countAt(world.router), await countAt(world.outside)];
