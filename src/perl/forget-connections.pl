@@ -86,6 +86,8 @@ READ: while ( sysread $here, my $bytes, 0x10000 ) {
 }
 for my $entry (@found) {
     my ( $sent, $reply ) = @{$entry}{ $tuple_orig, $tuple_reply };
+    # Kernels before 5.8 know no filter.
+    next if attributes( attributes($sent)->{1} // q{} )->{1} ne $source;
     # What has gone meanwhile is answered by an error, which nobody reads.
     ask( $here, $delete, 0, attribute( $tuple_orig | $nested, $sent ) );
     ask( $there, $delete, 0, attribute( $tuple_orig | $nested, turned($reply) ) );
