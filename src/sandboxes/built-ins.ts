@@ -45,6 +45,7 @@ export interface TemplatesOptions extends CleanupRetries {
   readonly owner: string;
   /** On whose behalf references are read. */
   readonly team: string;
+  readonly home: string;
   readonly layersDirectory: string;
   readonly limits: ContainerLimits;
   readonly builtIns: readonly BuiltInTemplate[];

@@ -12,6 +12,7 @@ import { whileNoImageIsUsed } from "../images/image-locks.ts";
 import type { ImageLayer } from "../images/images.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { toStoredLayer } from "./built-ins.ts";
+import type { Services } from "./context.ts";
 import { findUnusedImages } from "./layer-folders.ts";
 import { newTemplate } from "./new-template.ts";
 import { readSetupLabel } from "./setup-label.ts";
@@ -97,4 +98,14 @@ export async function pruneImages(options: {
     return cleanUp({ kind: "layer", names, remove }, onFailure);
   });
   return removed ?? [];
+}
+
+/** The same in a service, whose log has what cannot be removed; a later one removes that. */
+export async function pruneImagesInService(
+  context: Pick<Services, "store" | "log"> & { readonly home: string },
+): Promise<void> {
+  const { log } = context;
+  const onFailure: TellFailure = ({ kind, name, error }) =>
+    log.warn({ op: "cleanup", kind, name, err: error }, "cleanup failed");
+  await pruneImages({ ...context, onFailure });
 }

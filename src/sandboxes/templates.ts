@@ -13,6 +13,7 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
+import { pruneImagesInService } from "./image-templates.ts";
 import { removeLayers, unnamedFolders } from "./layer-folders.ts";
 import {
   comparePositions,
@@ -150,6 +151,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
       options.cleanUpLater(`layers of ${templateId}`, async (signal) => {
         await step("template.erased");
         await removeLayers(layersDirectory, folders, signal);
+        await pruneImagesInService(options);
         await step("template.removed");
       });
     },

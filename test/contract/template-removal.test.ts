@@ -1,11 +1,13 @@
 /** The removal of a snapshot: answered when its rows are gone, its files go after that. */
 
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { StepMessage } from "../../src/common/steps.ts";
+import { newTemplate } from "../../src/sandboxes/new-template.ts";
 import { atStep } from "../support/at-step.ts";
+import { READY_BUILD } from "../support/build-record.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
@@ -66,6 +68,21 @@ test("a tag that a template does not have removes nothing; one that it has, all 
   expect((await service.call({ path: "/templates/tagged/tags" })).body).toHaveLength(2);
   expect([await remove("tagged:v2"), await remove("tagged")]).toEqual([204, 404]);
   await expect.poll(layers).toEqual(before);
+});
+
+test("a template of an image goes with its layer, unless another one has it", async () => {
+  const { store } = service.embedded;
+  const name = `image-${"0".repeat(32)}-1`;
+  const root = join(name, "root");
+  await mkdir(join(service.home, "layers", root), { recursive: true });
+  for (const templateId of ["imageone", "imagetwo"]) {
+    store.templates.put({ ...newTemplate("local", `local/${templateId}`, 0), templateId });
+    store.builds.put({ ...READY_BUILD, buildId: templateId, templateId, layers: [{ root }] });
+  }
+  expect(await remove("imageone")).toBe(204);
+  expect(await layers()).toContain(name);
+  expect(await remove("imagetwo")).toBe(204);
+  await expect.poll(layers).not.toContain(name);
 });
 
 test("two first snapshots of one name at once are of one template, and go with it", async () => {

@@ -5,7 +5,7 @@ import { SandboxError, type ErrorWord } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { Folders, Services } from "../context.ts";
 import { requireDiskSpace } from "../disk-space.ts";
-import { pruneImages } from "../image-templates.ts";
+import { pruneImagesInService } from "../image-templates.ts";
 import { hasImage, layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { isCachedStep } from "./cache.ts";
@@ -51,17 +51,10 @@ async function removeCached(context: SpaceContext): Promise<boolean> {
 }
 
 async function removeForgotten(context: SpaceContext, { folders, steps }: Forgotten) {
-  const { home, store, layersDirectory } = context;
+  const { layersDirectory } = context;
   await cleanUpOrRetry(context, "layers of cached steps", async () => {
     await removeLayers(layersDirectory, folders);
-    if (!hasImage(steps.flatMap(layerFolders))) return;
-    const { log } = context;
-    await pruneImages({
-      home,
-      store,
-      onFailure: ({ kind, name, error }) =>
-        log.warn({ op: "cleanup", kind, name, err: error }, "cleanup failed"),
-    });
+    if (hasImage(steps.flatMap(layerFolders))) await pruneImagesInService(context);
   });
 }
 
