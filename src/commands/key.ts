@@ -9,7 +9,7 @@ import { SandboxError } from "../common/errors.ts";
 import { isDiscarded } from "../common/output-faults.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
-import { findKeys, makeKey, requireKeyName, requireTeam, sortKeys } from "../sandboxes/keys.ts";
+import { findKey, makeKey, requireKeyName, requireTeam, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { CommandContext } from "./command.ts";
@@ -56,11 +56,9 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
       return EXIT_OK;
     }
     case "revoke": {
-      const found = findKeys(sortKeys(await keys.all()), name ?? "", team);
-      for (const record of found) {
-        await keys.remove(record);
-        process.stdout.write(`revoked ${record.mask}\n`);
-      }
+      const record = findKey(sortKeys(await keys.all()), name ?? "", team);
+      await keys.remove(record);
+      process.stdout.write(`revoked ${record.mask}\n`);
       return EXIT_OK;
     }
     default:

@@ -15,6 +15,7 @@ const TEAM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const MAX_NAME_CHARACTERS = 128;
 /** Terminals show names, and lists of keys have a line for each. */
 const NAME_PATTERN = /^(?! )[^\p{Cc}]*[^\p{Cc}\p{Z}]$/u;
+const MAX_IDS_TOLD = 10;
 const MASK_START = 2;
 const MASK_END = 4;
 
@@ -91,33 +92,30 @@ export function sortKeys(records: readonly KeyRecord[]): KeyRecord[] {
 }
 
 /**
- * The key with this identifier, else those with this name. Names are chosen freely: one that is the
- * identifier of another key does not add to it, and keys of several teams are told apart by the team.
- * @throws SandboxError not_found, invalid_argument when keys of several teams have the name
+ * The key with this identifier, else the one with this name: a name that is the identifier of another
+ * key does not count.
+ * @throws SandboxError not_found, invalid_argument when several keys have the name
  */
-export function findKeys(
-  records: readonly KeyRecord[],
-  idOrName: string,
-  team?: string,
-): KeyRecord[] {
+export function findKey(records: readonly KeyRecord[], idOrName: string, team?: string): KeyRecord {
   const own = records.filter((record) => team === undefined || record.team === team);
-  const byId = own.filter(({ keyId }) => keyId === idOrName);
-  if (byId.length > 0) return byId;
+  const byId = own.find(({ keyId }) => keyId === idOrName);
+  if (byId !== undefined) return byId;
   const named = own.filter(({ name }) => name === idOrName);
-  const teams = [...new Set(named.map((record) => record.team))].toSorted();
-  if (teams.length === 0) {
+  const [first] = named;
+  const what = quoteName(idOrName);
+  if (first === undefined) {
     const where = team === undefined ? "" : ` in the team ${quoteName(team)}`;
-    throw new SandboxError("not_found", `no key ${quoteName(idOrName)}${where}`, {
+    throw new SandboxError("not_found", `no key ${what}${where}`, {
       hint: "key list shows all keys",
     });
   }
-  if (teams.length > 1) {
-    const list = teams.map((name) => quoteName(name)).join(", ");
-    throw new SandboxError("invalid_argument", `${quoteName(idOrName)} is a key of ${list}`, {
-      hint: "add --team TEAM, or name the key by its id",
-    });
-  }
-  return named;
+  if (named.length === 1) return first;
+  const ids = named.slice(0, MAX_IDS_TOLD).map(({ keyId }) => keyId);
+  const more = named.length > ids.length ? ` and ${named.length - ids.length} more` : "";
+  const message = `${what} is the name of ${named.length} keys: ${ids.join(", ")}${more}`;
+  throw new SandboxError("invalid_argument", message, {
+    hint: "name the key by its id, or add --team TEAM; key list shows all keys",
+  });
 }
 
 /** Knows which keys open the service, and for whom. */

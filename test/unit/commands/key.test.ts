@@ -1,7 +1,7 @@
 /** Keys by team: which of several keys a name means, and what a name may be. */
 
 import { expect, test } from "vitest";
-import { findKeys, makeKey } from "../../../src/sandboxes/keys.ts";
+import { findKey, makeKey } from "../../../src/sandboxes/keys.ts";
 import type { KeyRecord } from "../../../src/store/store.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
@@ -18,23 +18,28 @@ const RECORDS = [
 ];
 
 test.for([
-  { name: "same", team: "local", ids: ["00000001", "00000002"] },
-  { name: "same", team: "blue", ids: ["00000003"] },
-  { name: "00000001", team: undefined, ids: ["00000001"] },
-  { name: "00000004", team: undefined, ids: ["00000004"] },
-  { name: "theirs", team: undefined, ids: ["00000005"] },
-])("$name in the team $team means $ids", ({ name, team, ids }) => {
-  expect(findKeys(RECORDS, name, team).map(({ keyId }) => keyId)).toEqual(ids);
+  { name: "same", team: "blue", id: "00000003" },
+  { name: "00000001", team: undefined, id: "00000001" },
+  { name: "00000002", team: "local", id: "00000002" },
+  { name: "00000004", team: undefined, id: "00000004" },
+  { name: "theirs", team: undefined, id: "00000005" },
+])("$name in the team $team means $id", ({ name, team, id }) => {
+  expect(findKey(RECORDS, name, team).keyId).toBe(id);
 });
 
 test.for([
-  { name: "same", team: undefined, says: "same is a key of blue, local" },
+  {
+    name: "same",
+    team: undefined,
+    says: "same is the name of 3 keys: 00000001, 00000002, 00000003",
+  },
+  { name: "same", team: "local", says: "same is the name of 2 keys: 00000001, 00000002" },
   { name: "theirs", team: "local", says: "no key theirs in the team local" },
   { name: "00000003", team: "local", says: "no key 00000003 in the team local" },
   { name: "", team: undefined, says: 'no key ""' },
   { name: "\u001b[2J\n", team: undefined, says: String.raw`no key "\u001b[2J\n"` },
 ])("$name in the team $team is refused: $says", ({ name, team, says }) => {
-  expect(() => findKeys(RECORDS, name, team)).toThrow(says);
+  expect(() => findKey(RECORDS, name, team)).toThrow(says);
 });
 
 test.for([
