@@ -9,8 +9,11 @@ import { reclaim } from "./reclaim.ts";
 /** Resolves when all is removed that can be; never rejects. */
 export async function reclaimAtStart(context: Services & Tenant, home: string): Promise<void> {
   const { engine, store, log, owner, closing: signal } = context;
-  const onFailure = ({ kind, name, error }: CleanUpFailure) =>
-    log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
+  const onFailure = ({ kind, name, error }: CleanUpFailure) => {
+    // What a stop cuts short is left to the next start.
+    const level = signal.aborted ? "info" : "error";
+    log[level]({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
+  };
   const options = { engine, store, home, self: owner, takesKept: false, onFailure, signal };
   try {
     const reclaimed = await asOperation("reclaim", () => reclaim(options));
