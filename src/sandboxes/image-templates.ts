@@ -5,6 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
@@ -12,7 +13,6 @@ import { whileNoImageIsUsed } from "../images/image-locks.ts";
 import type { ImageLayer } from "../images/images.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { toStoredLayer } from "./built-ins.ts";
-import type { Services } from "./context.ts";
 import { findUnusedImages } from "./layer-folders.ts";
 import { newTemplate } from "./new-template.ts";
 import { readSetupLabel } from "./setup-label.ts";
@@ -101,9 +101,11 @@ export async function pruneImages(options: {
 }
 
 /** The same in a service, whose log has what cannot be removed; a later one removes that. */
-export async function pruneImagesInService(
-  context: Pick<Services, "store" | "log"> & { readonly home: string },
-): Promise<void> {
+export async function pruneImagesInService(context: {
+  readonly home: string;
+  readonly store: Store;
+  readonly log: Logger;
+}): Promise<void> {
   const { log } = context;
   const onFailure: TellFailure = ({ kind, name, error }) =>
     log.warn({ op: "cleanup", kind, name, err: error }, "cleanup failed");
