@@ -42,6 +42,7 @@ export class StreamGuard implements Disposable {
   /** When the reader began to wait for a message; undefined while it works on one. */
   #waitsSinceMs: number | undefined;
   #hasStarted = false;
+  #hasEnded = false;
   #hasKeepalives: boolean;
   /** Since when the sandbox is known to run in spite of its silence. */
   #runsSinceMs: number | undefined;
@@ -78,13 +79,20 @@ export class StreamGuard implements Disposable {
     this.#asksAtMs = 0;
     if (kind === "start") this.#hasStarted = true;
     else if (kind === "keepalive") this.#hasKeepalives = true;
-    else if (kind === "end") void this.#endAfter(AFTER_END_MS);
+    else if (kind === "end") this.#ends();
   }
 
   /** Ends the call of a stream that is not over, since leaving the iteration does not. */
   [Symbol.dispose](): void {
     this.#stop.abort();
     if (!this.isOver) this.#call.abort();
+  }
+
+  /** A peer may tell the end again and again: one timer serves for all. */
+  #ends(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    void this.#endAfter(AFTER_END_MS);
   }
 
   async #endAfter(ms: number): Promise<void> {

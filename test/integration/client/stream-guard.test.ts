@@ -162,6 +162,23 @@ test("a stream that stays open after the end of its process is left", async () =
   expect((await started.stream.next()).done).toBe(true);
 });
 
+test("an end that is told again and again starts one timer", async () => {
+  const clock = createSystemClock();
+  const waits: number[] = [];
+  const sleep: Clock["sleep"] = async (ms, signal) => {
+    waits.push(ms);
+    await clock.sleep(ms, signal);
+  };
+  await using started = await startStream([START, ...Array.from({ length: 200 }, () => END)], {
+    ...clock,
+    sleep,
+  });
+  let ends = 0;
+  for await (const { type } of started.stream) if (type === "end") ends += 1;
+  expect(ends).toBeGreaterThan(1);
+  expect(waits.filter((ms) => ms === 1_000)).toHaveLength(1);
+});
+
 test("a stream that ends without its last message or without an end is no exit", async () => {
   await using started = await startStream([START]);
   await started.stream.next();
