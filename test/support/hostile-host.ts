@@ -17,6 +17,9 @@ import { toReply, type ToolReply } from "./tool-reply.ts";
 
 const RELAY = resolve(import.meta.dirname, "relay-daemon.ts");
 
+/** Longer than any wait of our own for a daemon. */
+const CALL_MS = 180_000;
+
 /** Answers a call to this path; the body of the request has come. */
 export type DaemonAnswer = (path: string, response: ServerResponse) => void;
 
@@ -46,7 +49,11 @@ export async function startHostileHost(): Promise<HostileHost> {
   const state = stack.use(startMcpState({ ...settings, onExit: () => "kill" }));
   const host = stack.use(await startMcpHost(state));
   const call: HostileHost["call"] = async (name, input) =>
-    toReply(await host.client.callTool({ name, arguments: { ...input } }));
+    toReply(
+      await host.client.callTool({ name, arguments: { ...input } }, undefined, {
+        timeout: CALL_MS,
+      }),
+    );
   const { fields } = await call("create_sandbox", {});
   const sandboxId = String(fields["sandbox_id"]);
   const owned = stack.move();
