@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
 const FORGET_INTERVAL_MS = 3_600_000;
 /** Lines that are forgotten in one turn of the event loop, which takes milliseconds. */
-const FORGOTTEN_LINES = 2_000;
+const FORGOTTEN_LINES = 200;
 
 /** Memory that one read may take; readers page by time. */
 export const MAX_READ_LINES = 10_000;

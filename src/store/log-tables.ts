@@ -3,7 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { RECORD_LEVELS } from "../common/log-level.ts";
 import type { LogLine, LogExtras, LogOwner, LogTable } from "./log-records.ts";
-import { inTransaction, prepare, type Row } from "./statement.ts";
+import { inTransaction, prepare } from "./statement.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
 const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;
@@ -129,41 +129,38 @@ function openRead(database: DatabaseSync): LogTable["read"] {
   };
 }
 
+/** Without an index of their times, old books are found by a look at those before them. */
 function openForget(database: DatabaseSync): LogTable["forgetBefore"] {
+  const selectOld = prepare(
+    database,
+    "SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?",
+  );
   const eraseLines = prepare(
     database,
-    `DELETE FROM lines WHERE line_id IN (
-       SELECT line_id FROM lines
-       WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?) LIMIT ?
-     ) RETURNING sandbox_id, bytes`,
+    `DELETE FROM lines WHERE line_id IN
+       (SELECT line_id FROM lines WHERE sandbox_id = ? LIMIT ?)
+     RETURNING bytes`,
   );
   const takeOff = prepare(
     database,
     "UPDATE books SET lines = lines - ?, bytes = bytes - ? WHERE sandbox_id = ?",
   );
-  const eraseBooks = prepare(database, "DELETE FROM books WHERE written_at_ms < ?");
+  const eraseBook = prepare(database, "DELETE FROM books WHERE sandbox_id = ?");
   return (atMs, mostLines) =>
     inTransaction(database, () => {
-      const erased = eraseLines.all(atMs, mostLines);
-      if (erased.length === mostLines) {
-        // Before the rest is erased such a sandbox may write again, and keeps its book then.
-        for (const [sandboxId, { lines, bytes }] of sumOf(erased)) {
-          takeOff.run(lines, bytes, sandboxId);
+      let left = mostLines;
+      const old = selectOld.all(atMs, mostLines).map((row) => String(row["sandbox_id"]));
+      for (const sandboxId of old) {
+        const erased = eraseLines.all(sandboxId, left);
+        left -= erased.length;
+        if (left === 0) {
+          // Before the rest is erased such a sandbox may write again, and keeps its book then.
+          const bytes = erased.reduce((sum, row) => sum + Number(row["bytes"]), 0);
+          takeOff.run(erased.length, bytes, sandboxId);
+          return true;
         }
-        return true;
+        eraseBook.run(sandboxId);
       }
-      eraseBooks.run(atMs);
-      return false;
+      return old.length === mostLines;
     });
-}
-
-/** How many lines of each sandbox these are, and how large. */
-function sumOf(rows: readonly Row[]): ReadonlyMap<string, Book> {
-  const sums = new Map<string, Book>();
-  for (const row of rows) {
-    const sandboxId = String(row["sandbox_id"]);
-    const { lines, bytes } = sums.get(sandboxId) ?? { lines: 0, bytes: 0 };
-    sums.set(sandboxId, { lines: lines + 1, bytes: bytes + Number(row["bytes"]) });
-  }
-  return sums;
 }

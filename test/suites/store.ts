@@ -208,6 +208,34 @@ function describeLogs(open: () => Store): void {
     expect(store.logs.read({ ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
   });
 
+  test("old logs are forgotten one after the other, so many lines at a time", () => {
+    using store = open();
+    const lines = [1, 2, 3].map((atMs) => ({ atMs, line: "x" }));
+    const ids = ["ia", "ib", "ic", "young"];
+    for (const sandboxId of ids.slice(0, 3)) {
+      store.logs.append({ sandboxId, team: "local" }, lines);
+    }
+    store.logs.append({ sandboxId: "young", team: "local" }, [{ atMs: 100, line: "x" }]);
+    const left = () =>
+      ids.map((sandboxId) => store.logs.read({ ...ANY, sandboxId, limit: 9 }).length);
+    const known = () => ids.filter((sandboxId) => store.logs.has({ sandboxId, team: "local" }));
+    expect([store.logs.forgetBefore(50, 4), left(), known()]).toEqual([
+      true,
+      [0, 2, 3, 1],
+      ["ib", "ic", "young"],
+    ]);
+    expect([store.logs.forgetBefore(50, 4), left(), known()]).toEqual([
+      true,
+      [0, 0, 1, 1],
+      ["ic", "young"],
+    ]);
+    expect([store.logs.forgetBefore(50, 4), left(), known()]).toEqual([
+      false,
+      [0, 0, 0, 1],
+      ["young"],
+    ]);
+  });
+
   test("a sandbox that writes while its old log is forgotten has its whole share again", () => {
     using store = open();
     const owner = { sandboxId: "ia", team: "local" };
