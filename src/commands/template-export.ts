@@ -7,7 +7,7 @@ import type { Config } from "../config.ts";
 import type { Layer } from "../engine/engine.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
-import { exportImage } from "../images/export.ts";
+import { exportImage, type ExportTask } from "../images/export.ts";
 import { registerBuiltIn } from "../sandboxes/built-ins.ts";
 import { toDisk, toLayers } from "../sandboxes/layer-folders.ts";
 import { withSetupLabel } from "../sandboxes/setup-label.ts";
@@ -17,6 +17,7 @@ import { builtInTemplates } from "./built-ins.ts";
 import { openDaemonLayer } from "./daemon-layer.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
+import { withDiskSpace } from "./with-disk-space.ts";
 
 const EXIT_OK = 0;
 /** Its layers are this machine's own files. */
@@ -42,38 +43,36 @@ export async function exportTemplate(
   await using daemon =
     config.engine === "kubernetes" ? await openDaemonLayer(config.home) : undefined;
   if (daemon !== undefined) layers.push(daemon.layer);
-  const digest = await exportImage(
-    {
-      home: config.home,
-      layers,
-      disk: toDisk(join(config.home, LAYERS), build),
-      name,
-      config: {
-        env: Object.entries(build.setup?.environment ?? {}).map(
-          ([key, value]) => `${key}=${value}`,
-        ),
-        workdir: build.defaultWorkdir,
-        user: build.defaultUser,
-        entrypoint: image?.config.entrypoint ?? [],
-        cmd: image?.config.cmd ?? [],
-        exposedPorts: image?.config.exposedPorts ?? [],
-        labels: Object.fromEntries(
-          withSetupLabel(image?.config.labels ?? [], build).map(({ name: key, value }) => [
-            key,
-            value,
-          ]),
-        ),
-      },
-      perlDirectory,
-      signal,
-      requireLayers() {
-        // The row of a build goes before its layers.
-        if (store.builds.get(build.buildId) !== undefined) return;
-        throw new SandboxError("not_found", `${name} was removed while it was exported`);
-      },
-      onProgress: (message) => process.stdout.write(`${message}\n`),
+  const { home } = config;
+  const task: Omit<ExportTask, "signal"> = {
+    home,
+    layers,
+    disk: toDisk(join(config.home, LAYERS), build),
+    name,
+    config: {
+      env: Object.entries(build.setup?.environment ?? {}).map(([key, value]) => `${key}=${value}`),
+      workdir: build.defaultWorkdir,
+      user: build.defaultUser,
+      entrypoint: image?.config.entrypoint ?? [],
+      cmd: image?.config.cmd ?? [],
+      exposedPorts: image?.config.exposedPorts ?? [],
+      labels: Object.fromEntries(
+        withSetupLabel(image?.config.labels ?? [], build).map(({ name: key, value }) => [
+          key,
+          value,
+        ]),
+      ),
     },
-    file,
+    perlDirectory,
+    requireLayers() {
+      // The row of a build goes before its layers.
+      if (store.builds.get(build.buildId) !== undefined) return;
+      throw new SandboxError("not_found", `${name} was removed while it was exported`);
+    },
+    onProgress: (message) => process.stdout.write(`${message}\n`),
+  };
+  const digest = await withDiskSpace({ home, signal }, (stop) =>
+    exportImage({ ...task, signal: stop }, file),
   );
   process.stdout.write(`${file} is ${digest}\n`);
   return EXIT_OK;

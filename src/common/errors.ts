@@ -88,6 +88,10 @@ export function isCode(error: unknown, ...codes: readonly string[]): boolean {
   return code !== undefined && codes.includes(code);
 }
 
+/** Words of programs that copy, on a full disk; the last are those of tar about a part of a block. */
+export const COPY_FULL_PATTERN: RegExp =
+  /No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes/;
+
 /** The disk of the service is full, or nearly so; the code of its cause is always ENOSPC. */
 export function diskFullError(subject: string, cause?: unknown, word?: ErrorWord): SandboxError {
   const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {

@@ -7,7 +7,7 @@ import { dirname, join, resolve } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { SandboxError } from "../common/errors.ts";
+import { COPY_FULL_PATTERN, errorText, SandboxError } from "../common/errors.ts";
 import { ifThere } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { quoteName } from "../common/untrusted-text.ts";
@@ -197,6 +197,10 @@ async function pack(layout: string, file: string, signal: AbortSignal): Promise<
     await rename(draft, file);
   } catch (error) {
     await rm(draft, { force: true });
-    throw error;
+    if (!COPY_FULL_PATTERN.test(errorText(error))) throw error;
+    throw new SandboxError("resource_exhausted", `no space left for ${quoteName(file)}`, {
+      cause: error,
+      hint: "free space there, or name a file on another disk",
+    });
   }
 }

@@ -2,6 +2,7 @@
 
 import { statfs } from "node:fs/promises";
 import {
+  COPY_FULL_PATTERN,
   diskFullError,
   errorText,
   type ErrorWord,
@@ -85,7 +86,7 @@ export async function toDiskFault(error: unknown, path: string): Promise<unknown
 
 /** The same of a copy, whose files are removed before the disk is looked at: what it said counts. */
 export async function toCopyFault(error: unknown, path: string): Promise<unknown> {
-  if (!errorText(error).includes("No space left on device")) return toDiskFault(error, path);
+  if (!COPY_FULL_PATTERN.test(errorText(error))) return toDiskFault(error, path);
   return diskFullError(`disk of ${path}`, error);
 }
 
