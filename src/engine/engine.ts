@@ -282,9 +282,13 @@ export interface Engine {
   adopt(id: string, directory: string): Promise<Container | undefined>;
   /**
    * Makes one layer in `directory` (made by this call) of all but the `kept` lowest; upon those it
-   * shows the same tree. Durable when it resolves.
+   * shows the same tree. Durable when it resolves; a fault leaves nothing behind.
    */
-  squash(layers: readonly Layer[], kept: number, directory: string): Promise<Layer>;
+  squash(
+    layers: readonly Layer[],
+    kept: number,
+    place: { readonly directory: string; readonly signal: AbortSignal },
+  ): Promise<Layer>;
   /** Ends and removes whatever container, mount or cgroup belongs to this folder. */
   remove(id: string, directory: string): Promise<void>;
   /**

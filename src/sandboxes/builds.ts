@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
-import type { Container, Layer } from "../engine/engine.ts";
+import type { Layer } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
@@ -20,6 +20,7 @@ import {
 import { isNeededLive } from "./live-builds.ts";
 import { findMemoryFault, SAVE_FAILED, SNAPSHOT_MEMORY, toMemory } from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import { squashLayers } from "./squash-layers.ts";
 import { requireSpace } from "./template-builds/free-space.ts";
 
 /**
@@ -183,25 +184,21 @@ async function writeLayers(
   { container }: Pick<SandboxEntry, "container">,
   plan: LayerPlan,
 ): Promise<BuildRecord["layers"]> {
+  const { parent, directory, memory } = plan;
   const bytes = container.disk?.readGrowth()?.usedBytes ?? 0;
   const { copies, layersDirectory } = context;
-  return copies.during(layersDirectory, bytes, () => copyLayers(context, container, plan));
-}
-
-async function copyLayers(
-  context: Services & Tenant & Folders,
-  container: Container,
-  { parent, directory, memory }: LayerPlan,
-): Promise<BuildRecord["layers"]> {
+  const copy = async (target: string) =>
+    copies.during(layersDirectory, bytes, () => container.snapshot(target, memory));
   const toStored = (layer: Layer) => context.templates.toStored(layer);
   if (parent.layers.length < MAX_LAYERS) {
-    return [...parent.layers, toStored(await container.snapshot(directory, memory))];
+    return [...parent.layers, toStored(await copy(directory))];
   }
-  const top = await container.snapshot(topOf(directory), memory);
+  const top = await copy(topOf(directory));
   await step("squash.begun");
   const kept = countBuiltIn(parent);
   const layers = [...toLayers(context.layersDirectory, parent), top];
-  const squashed = await context.engine.squash(layers, kept, directory);
+  const { signal } = new AbortController();
+  const squashed = await squashLayers(context, { layers, kept, directory, signal });
   await removeTree(topOf(directory));
   await step("squash.done");
   return [...parent.layers.slice(0, kept), toStored(squashed)];

@@ -104,8 +104,12 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
     adopt: async (id, directory) =>
       guards.around(id, async () => adoptContainer(launchContext, id, directory)),
-    squash: async (layers, kept, directory) =>
-      makeLayer(directory, async (draft) => squashInto(draft, { layers, kept, perlDirectory })),
+    squash: async (layers, kept, { directory, signal }) =>
+      makeLayer(
+        directory,
+        async (draft) => squashInto(draft, { layers, kept, perlDirectory, signal }),
+        signal,
+      ),
     prune: async (directories, tell) => {
       const removeProbe = async (id: string) => remove(id, join(options.home, id));
       const probes = await pruneProbes(options.home, removeProbe, tell);

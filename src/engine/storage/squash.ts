@@ -37,6 +37,7 @@ export interface SquashSource {
   /** How many of them stay as they are, from the bottom; the others become one. */
   readonly kept: number;
   readonly perlDirectory: string;
+  readonly signal: AbortSignal;
 }
 
 /** Fills the folder of a layer with what those above the kept ones change. */
@@ -54,8 +55,8 @@ async function squashTree(
   const pathsOf = (layers: readonly Layer[]) => layers.flatMap((layer) => layer[tree] ?? []);
   const all = pathsOf(source.layers);
   const kept = pathsOf(source.layers.slice(0, source.kept)).length;
-  const { perlDirectory } = source;
-  const views = { draft, tree, all, kept, perlDirectory };
+  const { perlDirectory, signal } = source;
+  const views = { draft, tree, all, kept, perlDirectory, signal };
   await mkdir(join(draft, TREES[tree]), { mode: 0o755 });
   for (const name of ["work", "stage"]) await mkdir(join(draft, name), { mode: 0o700 });
   await runInside(views, ["find", "all", "-fprintf", "disk/all", LISTING]);
@@ -95,11 +96,12 @@ interface Views {
   readonly all: readonly string[];
   readonly kept: number;
   readonly perlDirectory: string;
+  readonly signal: AbortSignal;
 }
 
 /** Runs a program in a folder that has the trees `all` and `new`, and the draft as `disk`. */
 async function runInside(
-  { draft, tree, all, kept, perlDirectory }: Views,
+  { draft, tree, all, kept, perlDirectory, signal }: Views,
   program: readonly [string, ...string[]],
 ): Promise<void> {
   const names = all.map((_path, index) => `l${index}`);
@@ -118,7 +120,7 @@ async function runInside(
     ["mount", "overlay", "new", `lowerdir=${below(kept)},${upper},${marks}`],
     ["exec", ...program],
   ];
-  await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS });
+  await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS, signal });
 }
 
 /** An overlay shows the inodes of files as they are only if its trees lie on one file system. */

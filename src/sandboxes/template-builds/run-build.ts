@@ -9,10 +9,12 @@ import { countBuiltIn, removeLayers, toLayers, unnamedFolders } from "../layer-f
 import { forgetLive } from "../live-builds.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import { squashLayers } from "../squash-layers.ts";
 import { hasCommands, runCommands } from "../start-command.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
+import { requireSpace } from "./free-space.ts";
 import { hold, holdCached, holdFound } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
@@ -240,7 +242,9 @@ async function flatten(context: StepContext, job: BuildJob, ends: Ends) {
   job.log.note("finalize", "making one layer of all steps");
   const directory = join(context.layersDirectory, buildId);
   const layers = toLayers(context.layersDirectory, last.build);
-  const squashed = await context.engine.squash(layers, lowest, directory);
+  await requireSpace(context);
+  const { signal } = job;
+  const squashed = await squashLayers(context, { layers, kept: lowest, directory, signal });
   await step("build.squashed");
   return [...last.build.layers.slice(0, lowest), context.templates.toStored(squashed)];
 }

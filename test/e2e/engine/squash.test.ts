@@ -66,6 +66,10 @@ beforeAll(async () => {
 
 afterAll(() => host[Symbol.asyncDispose]());
 
+function placeOf(name: string) {
+  return { directory: join(host.home, "layers", name), signal: AbortSignal.any([]) };
+}
+
 test("one layer of three shows what the three show, and holds nothing of the template", async () => {
   const base = await baseLayers();
   const layers = [...base];
@@ -75,7 +79,7 @@ test("one layer of three shows what the three show, and holds nothing of the tem
     expect(await runInside(container, change)).toMatchObject({ exitCode: 0, stderr: "" });
     layers.push(await container.snapshot(join(host.home, "layers", `step${index}`)));
   }
-  const one = await host.engine.squash(layers, base.length, join(host.home, "layers", "one"));
+  const one = await host.engine.squash(layers, base.length, placeOf("one"));
   const looks: string[] = [];
   for (const stack of [layers, [...base, one]]) {
     await using container = await host.create({ layers: stack });
@@ -117,7 +121,7 @@ test("names that the host gives to files of a template meanwhile change no layer
     }
   };
   const linking = linkAll();
-  const one = await host.engine.squash(layers, 1, join(host.home, "layers", "linked"));
+  const one = await host.engine.squash(layers, 1, placeOf("linked"));
   squashing.abort();
   await linking;
   expect(rounds).toBeGreaterThan(0);
@@ -138,6 +142,6 @@ test("a folder that a layer changed is in the layer, also where only its attribu
   // The kernel tells moments apart by its ticks.
   await expect.poll(async () => touch("new"), { interval: 10 }).toBeGreaterThan(changedAtMs);
   const layers = [{ root: root("old") }, { root: root("new") }];
-  const one = await host.engine.squash(layers, 1, join(host.home, "layers", "folders"));
+  const one = await host.engine.squash(layers, 1, placeOf("folders"));
   expect(await readdir(one.root)).toEqual(["folder"]);
 });

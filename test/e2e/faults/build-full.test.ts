@@ -1,0 +1,55 @@
+/** The disk of the home becomes full at a step of a template build: it says so, and the next one works. */
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { StepName } from "../../../src/common/steps.ts";
+import {
+  BUILD_STEPS,
+  playFaultBuild,
+  requestFaultBuild,
+  stateOfBuild,
+} from "../../support/fault-build.ts";
+import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
+import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
+
+const LIMIT_MS = 2 * 60_000;
+/** The merge of layers is in more steps than a kill distinguishes. */
+const STEPS: readonly StepName[] = [...BUILD_STEPS, "squash.listed", "squash.cleared"];
+/** Enough for what the database has to say. */
+const LEFT_BYTES = 4 * 1024 * 1024;
+const CLEAR = /^$|no space left.* \(delete snapshots/;
+
+let disk: SmallDisk;
+let stage: FaultStage;
+
+beforeAll(async () => {
+  stage = await openFaultStage(NO_POOL, async () => {
+    disk = await openSmallDisk();
+    return disk;
+  });
+});
+
+afterEach(async () => {
+  await disk.free();
+  await stage.clear();
+});
+
+afterAll(() => stage[Symbol.asyncDispose]());
+
+test.for(STEPS)("no space from %s of a build on", { timeout: LIMIT_MS }, async (step) => {
+  const { home } = stage;
+  const build = await requestFaultBuild(home);
+  await home.plan({ step, action: "hold" });
+  const played = playFaultBuild(home, build);
+  await home.hit();
+  await disk.fill(LEFT_BYTES);
+  await home.release();
+  await played;
+  const state = await stateOfBuild(home, build);
+  // What is written already may be enough for all that is still to be written.
+  expect(state?.reason?.message ?? "").toMatch(CLEAR);
+  await disk.free();
+  await stage.expectTruth();
+  const next = await requestFaultBuild(home);
+  await playFaultBuild(home, next);
+  expect(await stateOfBuild(home, next)).toMatchObject({ status: "ready" });
+});
