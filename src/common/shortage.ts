@@ -21,6 +21,10 @@ const SHORTAGES: Readonly<Record<string, Shortage>> = {
     message: "a file is larger than the service may write",
     hint: "start the service without a limit of file sizes: ulimit -f unlimited, LimitFSIZE of systemd",
   },
+  EDQUOT: {
+    message: "the service has used up its quota of the disk",
+    hint: "delete snapshots, volumes or sandboxes, or raise the quota of its user or directory",
+  },
   EIO: {
     message: "the disk of the service cannot be read or written",
     hint: "check that the disk of the home works",

@@ -50,19 +50,20 @@ export function toFault(error: unknown): Fault {
     const shortage = shortageOf(error);
     if (shortage !== undefined) {
       const text = `${shortage.message} (${shortage.hint})`;
-      return toReply(CONTROL_STATUS.unavailable, text, { word, retryAfterSeconds });
+      return toReply(statusOf(error, "unavailable"), text, { word, retryAfterSeconds });
     }
     return toReply(CONTROL_STATUS.internal, INTERNAL_TEXT, { word: "internal_server_error" });
   }
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
   const isPlain = IS_ABOUT_REQUEST[error.code] || error.hasSandboxPaths;
   const told = isPlain ? message : hidePaths(message);
-  return toReply(statusOf(error), told, { word, retryAfterSeconds });
+  if (word === "idempotency_request_mismatch")
+    return toReply(422, told, { word, retryAfterSeconds });
+  return toReply(statusOf(error, error.code), told, { word, retryAfterSeconds });
 }
 
-function statusOf(error: SandboxError): number {
-  if (error.word === "idempotency_request_mismatch") return 422;
-  return isCode(error, "EDQUOT") ? DISK_FULL_STATUS : CONTROL_STATUS[error.code];
+function statusOf(error: unknown, code: ErrorCode): number {
+  return isCode(error, "EDQUOT") ? DISK_FULL_STATUS : CONTROL_STATUS[code];
 }
 
 function toReply(
