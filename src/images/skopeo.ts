@@ -1,6 +1,7 @@
 /** Runs skopeo: with a login that is in no argument and in no file with a name, and bounded. */
 
 import { open, readFile, unlink, type FileHandle } from "node:fs/promises";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { findProgram } from "../engine/host/find-program.ts";
@@ -105,7 +106,9 @@ async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Pro
         ]);
   const options = accessOptions(source, login?.path);
   // One file of an image cannot be longer than all of it may be.
-  const bound = ["prlimit", `--fsize=${maxBytes}`, "--core=0"] as const;
+  const limits = ["prlimit", `--fsize=${maxBytes}`, "--core=0"] as const;
+  // Without HOME, skopeo of an ordinary user, root of its namespace, fails to read that of root.
+  const bound = [...limits, "env", `HOME=${homedir()}`] as const;
   const common = [
     SKOPEO,
     `--tmpdir=${directory}`,
@@ -143,7 +146,7 @@ const FAULTS: readonly (readonly [RegExp, "not_found" | "permission_denied", str
   [/manifest unknown|name unknown|not found|no such file/i, "not_found", "there is no such image"],
   [
     // Ports and digests have such numbers in them, too.
-    /unauthorized|authentication required|denied|status\D{0,24}40[13]\b/i,
+    /unauthorized|authentication required|(?<!: permission )denied|status\D{0,24}40[13]\b/i,
     "permission_denied",
     "the registry refuses this login",
   ],

@@ -12,6 +12,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { pullImage } from "../../../src/images/pull.ts";
 import { hasSetId } from "../../support/level.ts";
 import { writeLayout, writePlatforms, type WrittenImage } from "../../support/oci-layout.ts";
+import { openOrdinaryUser } from "../../support/ordinary-user.ts";
 import { listeningUrl, PROGRAM, startProgram, type TestProgram } from "../../support/program.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
 import { PLAN_VARIABLE, type StepPlan } from "../../support/step-listener.ts";
@@ -93,6 +94,13 @@ afterAll(async () => {
   await open[Symbol.asyncDispose]();
   await closed[Symbol.asyncDispose]();
   await folder[Symbol.asyncDispose]();
+});
+
+test("an ordinary user, who cannot read the home directory of root, pulls an image", async () => {
+  await using user = await openOrdinaryUser({ ids: true });
+  const words = ["template", "pull", `${open.host}/team/alpine:1`, "--name", "own"];
+  await using program = startProgram(words, { HOME: user.home }, user.program);
+  expect({ code: await program.exited(), stderr: program.stderr() }).toMatchObject({ code: 0 });
 });
 
 test("an image of the family of Alpine is given what it lacks, and runs", async () => {

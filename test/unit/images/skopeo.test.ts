@@ -32,6 +32,8 @@ test.for([
   ["invalid status code from registry 403 (Forbidden)", "permission_denied"],
   ["received unexpected HTTP status: 401 Unauthorized", "permission_denied"],
   ["StatusCode: 403, <html>", "permission_denied"],
+  ["denied: requested access to the resource is denied", "permission_denied"],
+  ["reading registries.conf.d: lstat /root/.config: permission denied", "unavailable"],
   ["pinging container registry 127.0.0.1:40103: connection refused", "unavailable"],
   ["pinging container registry 127.0.0.1:401: connection refused", "unavailable"],
   [`Digest did not match, expected ${digest}, got ${digest}`, "unavailable"],
