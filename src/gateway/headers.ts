@@ -143,13 +143,13 @@ export function toClientPhrase(reply: IncomingMessage): string {
 /** A sandbox may set cookies for its own host, not for the sites beside it. */
 function withoutForeignDomain(cookie: string, host: string): string {
   const own = host.replace(/:[0-9]*$/, "").toLowerCase();
-  return cookie
-    .split(";")
-    .filter((part) => {
-      const [name = "", domain = ""] = part.split("=", 2).map((text) => text.trim().toLowerCase());
-      return name !== "domain" || domain.replace(/^\./, "") === own;
-    })
-    .join(";");
+  // The first part is the cookie itself, whatever its name.
+  const [pair = "", ...attributes] = cookie.split(";");
+  const kept = attributes.filter((part) => {
+    const [name = "", domain = ""] = part.split("=", 2).map((text) => text.trim().toLowerCase());
+    return name !== "domain" || domain.replace(/^\./, "") === own;
+  });
+  return [pair, ...kept].join(";");
 }
 
 function* pairs(rawHeaders: readonly string[]): Generator<readonly [string, string]> {

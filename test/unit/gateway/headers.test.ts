@@ -1,7 +1,7 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { toUpstreamHeaders } from "../../../src/gateway/headers.ts";
+import { toClientHeaders, toUpstreamHeaders } from "../../../src/gateway/headers.ts";
 import { closedEndpoint } from "../../support/endpoint.ts";
 
 const TOKEN = "a".repeat(64);
@@ -24,4 +24,15 @@ test.for([
   const headers = headersFor(row.port, row.servicePorts);
   expect(headers.includes("X-Access-Token")).toBe(row.isPassed);
   expect(headers.includes(TOKEN)).toBe(row.isPassed);
+});
+
+test.for([
+  ["domain=a; Path=/", "domain=a; Path=/"],
+  ["a=1; Domain=b.test; Path=/", "a=1; Path=/"],
+  ["a=1; Domain=.own.test", "a=1; Domain=.own.test"],
+])("of the cookie %s comes %s", ([sent = "", expected]) => {
+  const reply = new IncomingMessage(new Socket());
+  reply.rawHeaders = ["Set-Cookie", sent];
+  const headers = toClientHeaders(reply, { host: "own.test", keepsCors: true });
+  expect(headers).toEqual(["Set-Cookie", expected]);
 });
