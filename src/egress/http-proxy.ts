@@ -148,7 +148,10 @@ async function pass(
     sending.then(async () => answered),
   ]);
   if (reply === undefined) return false;
-  response.writeHead(reply.statusCode ?? 502, reply.statusMessage, withoutHops(reply));
+  const replyHeaders = withoutHops(reply);
+  // Such a client would take the sizes of chunks for the body.
+  if (request.httpVersion === "1.0") delete replyHeaders["transfer-encoding"];
+  response.writeHead(reply.statusCode ?? 502, reply.statusMessage, replyHeaders);
   await pipeline(reply, inLoopTurns(response), response);
   onward.destroy();
   return true;

@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { text } from "node:stream/consumers";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { startEgressProxy } from "../../support/egress-proxy.ts";
@@ -26,6 +27,18 @@ async function startProxy(reply: string) {
   const owned = stack.move();
   return { port, faults, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
+
+test("a client of HTTP/1.0 gets the body alone of a reply in chunks", async () => {
+  const chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+  await using proxy = await startProxy(chunks);
+  const client = connect({ port: proxy.port, host: "127.0.0.1" });
+  client.write("GET / HTTP/1.0\r\nhost: allowed.test\r\n\r\n");
+  const [head, body] = (await text(client)).split("\r\n\r\n", 2);
+  expect({ head: head?.toLowerCase(), body }).toEqual({
+    head: expect.not.stringContaining("transfer-encoding"),
+    body: "body",
+  });
+});
 
 test.for([
   { name: "with a control character in its status line", reply: "HTTP/1.1 200 \u0001\r\n\r\n" },
