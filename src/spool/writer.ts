@@ -127,13 +127,18 @@ class Writer implements SpoolWriter {
     if (!this.#files.isMade) await delay(GATHER_MS);
     await this.flush();
     await this.#attempt(() => this.#files.close());
-    if (ending !== undefined && !this.#isStalled) await this.#writeEnding(ending);
+    const ended = ending && this.#writeEnding(ending);
+    if (!this.#isStalled) await ended;
     this.#spareMemory = undefined;
     this.#buffer = new WriteBuffer(this.#written);
   }
 
-  /** Also after a failure: a reader learns how much is missing, where the disk takes so little. */
+  /**
+   * Also after a failure: a reader learns how much is missing, where the disk takes so little. On a
+   * disk that does not answer, once it has done what it was given before. Never rejects.
+   */
   async #writeEnding(ending: object): Promise<void> {
+    await this.#writing;
     const missing = this.#failure === undefined ? {} : { totalBytes: this.end };
     try {
       await this.#files.makeFolder();

@@ -10,6 +10,7 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
 import type { SpoolClock } from "../../../src/spool/ages.ts";
 import { collectHome } from "../../../src/spool/collect.ts";
+import { readEnding } from "../../../src/spool/folders.ts";
 import { measureSpool, readPieces } from "../../../src/spool/reader.ts";
 import { startSpools, type Spools } from "../../../src/spool/spools.ts";
 import { createSpoolWriter, type SpoolWriter } from "../../../src/spool/writer.ts";
@@ -215,6 +216,26 @@ test("a disk that takes nothing ends the spool, not the writer's work", async ()
   ]);
   await writer.close(undefined);
 });
+
+test("a spool whose disk answers too late has its end once it does", async () => {
+  await using disk = await makeDisk();
+  const folder = join(disk.home, "x");
+  const place = { ...KEY, createdAtMs: 1, owner: "00", folder };
+  const answered = Promise.withResolvers<void>();
+  const writer = createSpoolWriter({
+    place,
+    limits: LIMITS,
+    async makeFolder() {
+      await answered.promise;
+      await mkdir(folder);
+    },
+    requestSpace: async () => "free",
+  });
+  await write(writer, Buffer.from("late"));
+  await writer.close({ endedAtMs: 7 });
+  answered.resolve();
+  await expect.poll(() => readEnding(place)).toEqual({ endedAtMs: 7, totalBytes: 4 });
+}, 20_000);
 
 test("a spool is taken over when its owner is dead, by one, and goes on where it was", async () => {
   await using disk = await makeDisk();

@@ -50,3 +50,14 @@ test("one that is used or ends is as young as that", async () => {
   const ended = entryOf("p_1", { changedAtMs: 0, endedAtMs: clock.now() });
   expect(ages.look()(ended)).toBe(0);
 });
+
+test("a look that asked for nothing, because the disk failed, makes none younger", async () => {
+  const clock = createFakeClock(10 * HOUR_MS);
+  const ages = createAges(clock);
+  const entry = entryOf("p_1", { endedAtMs: clock.now(), changedAtMs: 0 });
+  expect(ages.look()(entry)).toBe(0);
+  await clock.advance(10 * MINUTE_MS);
+  ages.look();
+  await clock.advance(MINUTE_MS);
+  expect(ages.look()(entry)).toBe(11 * MINUTE_MS);
+});
