@@ -28,7 +28,7 @@ export interface AssignedTags {
  * @throws SandboxError invalid_argument when malformed, not_found, permission_denied unless it is
  * the team's own.
  */
-export function requireOwnTemplate(options: TemplatesOptions, reference: string): TemplateRecord {
+function requireOwnTemplate(options: TemplatesOptions, reference: string): TemplateRecord {
   const template = lookUp(options, requireReference(reference));
   if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
   if (template.kind !== "built-in" && template.team === options.team) return template;

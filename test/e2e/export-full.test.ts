@@ -34,9 +34,7 @@ test("an export needs what is kept free on the disk of the home, and space for i
   );
   const ballast = createWriteStream(join(disk.path, "ballast"));
   await expect(pipeline(endless(), ballast)).rejects.toMatchObject({ code: "ENOSPC" });
-  expect(await run(folder.path)).toMatch(
-    /^sandbox-mcp: no space left for \S+base.tar: free space/,
-  );
+  expect(await run(folder.path)).toMatch(/^sandbox-mcp: no space left for \S+base.tar: free space/);
   expect(await readdir(disk.path)).not.toContainEqual(expect.stringMatching(/^base.tar/));
   expect(await readdir(join(disk.path, "layers"))).toEqual([BASE]);
 });
