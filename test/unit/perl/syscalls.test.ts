@@ -22,6 +22,12 @@ const CASES = [
   { program: "boot-id", words: [process.arch], code: 111, said: "boot-id: cannot load " },
   { program: "clone-disk", words: [process.arch], code: 111, said: "clone-disk: cannot load " },
   { program: "copier", words: [process.arch], code: 111, said: "copier: cannot load " },
+  {
+    program: "forget-connections",
+    words: [process.arch],
+    code: 111,
+    said: "forget-connections: cannot load ",
+  },
   { program: "inotify", words: [process.arch], code: 111, said: "" },
   { program: "launcher", words: [process.arch], code: 111, said: "launcher: cannot load " },
   { program: "listen-inside", words: [process.arch], code: 2, said: "cannot load " },
