@@ -39,10 +39,23 @@ test.for([
   { name: "moves and erasures", line: edits(`${E}600C${E}G${E}K`) },
   { name: "erasures to the left", line: edits(`${E}1K`) },
   { name: "whole erasures", line: edits(`${E}2K`) },
-])("200 KB of lines with nothing but $name are rendered in time", ({ line }) => {
-  const text = `${line}\n`.repeat(Math.floor(200_000 / line.length));
-  const before = process.threadCpuUsage();
-  const clean = cleanTerminal(text);
-  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(500);
-  expect(clean.length).toBeLessThan(6 * text.length);
+])("lines with nothing but $name cost no more than ten times as much as typed ones", ({ line }) => {
+  const text = linesOf(line);
+  expect(cpuOf(text)).toBeLessThan(10 * cpuOf(linesOf("ls -x\b \b")));
+  expect(cleanTerminal(text).length).toBeLessThan(6 * text.length);
 });
+
+/** 200 KB. */
+function linesOf(line: string): string {
+  return `${line}\n`.repeat(Math.floor(200_000 / line.length));
+}
+
+/** The least of some times, in microseconds: the machine may hold one up. */
+function cpuOf(text: string): number {
+  const times = Array.from({ length: 3 }, () => {
+    const before = process.threadCpuUsage();
+    cleanTerminal(text);
+    return process.threadCpuUsage(before).user;
+  });
+  return Math.min(...times);
+}
