@@ -110,7 +110,7 @@ test("what is gone before the connection is back leaves a mark that counts it", 
   wire.isUp = false;
   wire.cut();
   // More than the daemon keeps.
-  const padding = "x".repeat(900);
+  const padding = "x".repeat(3_000);
   const calls = Math.ceil((1.3 * KEPT_BYTES) / padding.length);
   for (let call = 0; call < calls; call += 20) {
     const batch = Array.from({ length: 20 }, (_, index) =>

@@ -130,9 +130,11 @@ test.each(["found", "read"])(
   "a log that another server takes over once it is %s is shown whole",
   async (moment) => {
     await using disk = await makeSpoolDisk();
-    const past = startLogs(disk);
+    const pastSpools = disk.start();
+    const past = startLogs(disk, pastSpools);
     past.out("of the past\n");
     await past.logs[Symbol.asyncDispose]();
+    await pastSpools[Symbol.asyncDispose]();
     await using owner = startLogs(disk).logs;
     let looks = 0;
     const spools = disk.start();
