@@ -12,10 +12,18 @@ const MAX_AHEAD_BYTES = 512 * 1024;
 export function readAhead(source: Readable, patienceMs: number): Readable {
   const ahead = new PassThrough({ highWaterMark: MAX_AHEAD_BYTES });
   source.once("end", () => {
-    const timer = setTimeout(() => ahead.destroy(), patienceMs).unref();
-    ahead.once("close", () => clearTimeout(timer));
+    let left = untaken(ahead);
+    const timer = setInterval(() => {
+      if (untaken(ahead) === left) ahead.destroy();
+      left = untaken(ahead);
+    }, patienceMs).unref();
+    ahead.once("close", () => clearInterval(timer));
   });
   // Its faults are those of the stream that is returned.
   pipeline(source, ahead, () => undefined);
   return ahead;
+}
+
+function untaken({ readableLength, writableLength }: PassThrough): number {
+  return readableLength + writableLength;
 }

@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { readAhead } from "../../../src/mcp/read-ahead.ts";
 
 const LONG_MS = 600_000;
@@ -15,6 +15,22 @@ test("after the end of the source the stream closes, although its reader takes n
   source.end("what nobody takes");
   await once(stream, "close");
   expect(stream.readableEnded).toBe(false);
+});
+
+test("a reader that takes it piece by piece gets all of it, however long that takes", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const source = new PassThrough();
+  const stream = readAhead(source, 1_000);
+  stream.pause();
+  source.end("abcdef");
+  await once(source, "end");
+  const taken: string[] = [];
+  for (let piece = 0; piece < 6; piece += 1) {
+    vi.advanceTimersByTime(900);
+    taken.push(String(stream.read(1)));
+  }
+  expect([taken.join(""), stream.destroyed]).toEqual(["abcdef", false]);
 });
 
 test("a reader that goes on in time gets all of it", async () => {
