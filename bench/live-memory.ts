@@ -118,8 +118,9 @@ async function measureForks(service: BenchService): Promise<Row> {
     });
     const forks: unknown[] = Array.isArray(made) ? made : [];
     for (const fork of forks) {
-      if (typeof fork !== "object" || fork === null) continue;
-      await service.kill(textOf(Reflect.get(fork, "sandbox"), "sandboxID"));
+      const copy: unknown = Reflect.get(Object(fork), "sandbox");
+      if (copy === undefined) throw new Error(`no fork: ${JSON.stringify(fork).slice(0, 300)}`);
+      await service.kill(textOf(copy, "sandboxID"));
     }
     if (round > 0) series.push(taken);
   }

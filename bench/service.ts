@@ -70,8 +70,24 @@ export async function startService(
       const token = tokens.get(sandbox) ?? "";
       return runInside({ url: serve.url, sandbox, token }, command);
     },
-    [Symbol.asyncDispose]: () => serve[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose]() {
+      try {
+        await killAll(call);
+      } finally {
+        await serve[Symbol.asyncDispose]();
+      }
+    },
   };
+}
+
+/** Also what a part that failed left: it would outlive its service. */
+async function killAll(call: BenchService["call"]): Promise<void> {
+  for (;;) {
+    const listed = await call("GET", "/v2/sandboxes?limit=100");
+    const ids = Array.isArray(listed) ? listed.map((one) => textOf(one, "sandboxID")) : [];
+    if (ids.length === 0) return;
+    await Promise.all(ids.map((id) => call("DELETE", `/sandboxes/${id}`)));
+  }
 }
 
 /** A field of a reply that must be a text. */

@@ -3,34 +3,28 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
 import { playFaultBuild, requestFaultBuild, stateOfBuild } from "../../support/fault-build.ts";
-import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
-import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
+import {
+  LEFT_BYTES,
+  openSmallDiskStage,
+  type SmallDiskStage,
+} from "../../support/small-disk-stage.ts";
 
 const LIMIT_MS = 10 * 60_000;
 const STEPS: readonly StepName[] = ["build.stepped", "build.cached", "squash.listed"];
-/** Enough for what the database has to say. */
-const LEFT_BYTES = 4 * 1024 * 1024;
-const CLEAR = /^$|no space left.* \(delete snapshots/;
+const CLEAR = /^ready: $|^error: .*no space left.* \(delete snapshots/;
 
-let disk: SmallDisk;
-let stage: FaultStage;
+let stage: SmallDiskStage;
 
 beforeAll(async () => {
-  stage = await openFaultStage(NO_POOL, async () => {
-    disk = await openSmallDisk();
-    return disk;
-  });
+  stage = await openSmallDiskStage();
 });
 
-afterEach(async () => {
-  await disk.free();
-  await stage.clear();
-});
+afterEach(() => stage.clear());
 
 afterAll(() => stage[Symbol.asyncDispose]());
 
 test.for(STEPS)("no space from %s of a build on", { timeout: LIMIT_MS }, async (step) => {
-  const { home } = stage;
+  const { home, disk } = stage;
   const build = await requestFaultBuild(home);
   await home.plan({ step, action: "hold" });
   const played = playFaultBuild(home, build);
@@ -40,7 +34,7 @@ test.for(STEPS)("no space from %s of a build on", { timeout: LIMIT_MS }, async (
   await played;
   const state = await stateOfBuild(home, build);
   // What is written already may be enough for all that is still to be written.
-  expect(state?.reason?.message ?? "").toMatch(CLEAR);
+  expect(`${state?.status}: ${state?.reason?.message ?? ""}`).toMatch(CLEAR);
   await disk.free();
   await stage.expectTruth();
   const next = await requestFaultBuild(home);

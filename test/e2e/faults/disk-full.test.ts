@@ -4,28 +4,23 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
 import { fateOf, KEPT } from "../../support/fault-cases.ts";
 import { make } from "../../support/fault-home.ts";
-import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
-import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
+import {
+  LEFT_BYTES,
+  openSmallDiskStage,
+  type SmallDiskStage,
+} from "../../support/small-disk-stage.ts";
 
 const DISK_FULL = 507;
 /** More than is left of the disk, less than a sandbox may write. */
 const LARGE = "x".repeat(48 * 1024 * 1024);
-const LEFT_BYTES = 4 * 1024 * 1024;
 
-let disk: SmallDisk;
-let stage: FaultStage;
+let stage: SmallDiskStage;
 
 beforeAll(async () => {
-  stage = await openFaultStage([...NO_POOL, "--disk-mb", "96"], async () => {
-    disk = await openSmallDisk();
-    return disk;
-  });
+  stage = await openSmallDiskStage(["--disk-mb", "96"]);
 });
 
-afterEach(async () => {
-  await disk.free();
-  await stage.clear();
-});
+afterEach(() => stage.clear());
 
 afterAll(() => stage[Symbol.asyncDispose]());
 
@@ -50,7 +45,7 @@ const COPIES: readonly { readonly path: string; readonly body: unknown }[] = [
 ];
 
 test.for(COPIES)("no space for the copy of $path", async ({ path, body }) => {
-  const { home } = stage;
+  const { home, disk } = stage;
   await expect.poll(lastWord).not.toBe("disk is nearly full");
   const id = await makeLarge();
   await home.plan({ step: "layer.begun", action: "hold" });
@@ -70,7 +65,7 @@ test.for(COPIES)("no space for the copy of $path", async ({ path, body }) => {
 const STARTS: readonly StepName[] = ["container.ids", "launch.prepared", "create.healthy"];
 
 test.for(STARTS)("no space from %s of a start on", async (step) => {
-  const { home } = stage;
+  const { home, disk } = stage;
   await home.plan({ step, action: "hold" });
   const create = home.call("POST", "/sandboxes", { templateID: "base", secure: false });
   await home.hit();
@@ -86,7 +81,7 @@ test.for(STARTS)("no space from %s of a start on", async (step) => {
 });
 
 test("on a full disk nothing begins, and everything that runs can be paused, woken and ended", async () => {
-  const { home } = stage;
+  const { home, disk } = stage;
   const [frozen, halted, ended] = [await make(home), await make(home), await make(home)];
   await home.enter(halted, KEPT.path, KEPT.text);
   await disk.fill(0);
