@@ -24,7 +24,7 @@ import { createGiver } from "./take-image.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
-/** Ten restores at once have taken 105 s on two processors: one that is cut loses its memory. */
+/** A fork of ten has taken 105 s on two processors: a restore that is cut loses its memory. */
 const RESTORE_TIMEOUT_MS = 120_000;
 /** Gigabytes from a slow disk. */
 const MAX_RESTORE_MS = 5 * 60_000;
