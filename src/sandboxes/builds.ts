@@ -10,6 +10,7 @@ import { removeImage } from "../engine/gvisor/remove-image.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
 import { toCopyFault } from "./disk-space.ts";
+import { findDaemonFault } from "./find-daemon-fault.ts";
 import {
   countBuiltIn,
   removeLayers,
@@ -18,7 +19,13 @@ import {
   unnamedFolders,
 } from "./layer-folders.ts";
 import { isNeededLive } from "./live-builds.ts";
-import { findMemoryFault, SAVE_FAILED, SNAPSHOT_MEMORY, toMemory } from "./memory.ts";
+import {
+  DAEMON_SILENT,
+  findMemoryFault,
+  SAVE_FAILED,
+  SNAPSHOT_MEMORY,
+  toMemory,
+} from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { squashLayers } from "./squash-layers.ts";
 import { requireSpace } from "./template-builds/free-space.ts";
@@ -125,7 +132,10 @@ async function writeWithMemory(
 ): Promise<Written> {
   const { parent, places, work } = plan;
   if (work.keepsMemory === undefined) return writeFiles(context, entry, plan);
-  const fault = findMemoryFault(entry, parent, work.keepsMemory);
+  const fault =
+    findMemoryFault(entry, parent, work.keepsMemory) ??
+    // What is stopped in the image would be stopped in everything that starts from it.
+    ((await findDaemonFault(context, entry)) === undefined ? undefined : DAEMON_SILENT);
   if (fault !== undefined) {
     return { ...(await writeFiles(context, entry, plan)), memory: { fault } };
   }

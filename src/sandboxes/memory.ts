@@ -15,6 +15,7 @@ const HAS_VOLUMES = "a volume is mounted, whose files others change";
 /** The memory of programs names files that stay as they are. */
 const HOST_FILES = "its template has files of the machine, which can change";
 export const SAVE_FAILED = "the memory could not be saved";
+export const DAEMON_SILENT = "the daemon of the sandbox does not answer";
 const OTHER_TEAM = "the snapshot is of another team";
 
 /** Why a snapshot of a sandbox has no memory; undefined when one is to be made with it. */

@@ -3,13 +3,10 @@
  * all end and only the files stay.
  */
 
-import { setTimeout } from "node:timers/promises";
-import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
-import { awaitHealth } from "./boot.ts";
 import type {
   SandboxContext,
   SandboxEntry,
@@ -18,6 +15,7 @@ import type {
   History,
   Registry,
 } from "./context.ts";
+import { findDaemonFault } from "./find-daemon-fault.ts";
 import {
   changeState,
   findEntry,
@@ -74,11 +72,6 @@ export interface Pause {
   readonly requiresDaemon?: boolean;
 }
 
-/** A daemon that works answers in milliseconds, on a busy machine in seconds. */
-const DAEMON_LIMIT_MS = 5_000;
-const FIRST_DELAY_MS = 10;
-const MAX_DELAY_MS = 500;
-
 /** Pauses a running entry; only for callers that found no change under way. */
 export async function pauseEntry(
   context: Services & Folders & History & Registry,
@@ -89,8 +82,8 @@ export async function pauseEntry(
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
   entry.pausing = { hasMemory: keepsMemory, pauseReason: reason };
   await changeState(context, { entry, during: "pausing" }, async () => {
-    const fault = asksDaemon(pause) ? await findFault(context, entry) : undefined;
-    if (fault !== undefined && pause.requiresDaemon === true) throw fault;
+    const fault = asksDaemon(pause) ? await findDaemonFault(context, entry) : undefined;
+    if (fault !== undefined && pause.requiresDaemon === true) throw silentDaemon(entry, fault);
     entry.run?.end();
     entry.run = undefined;
     if (keepsMemory)
@@ -111,34 +104,12 @@ function asksDaemon({ reason, keepsMemory, requiresDaemon }: Pause): boolean {
   return reason !== "disk_full" && (keepsMemory || requiresDaemon === true);
 }
 
-/**
- * Undefined when the daemon answers. One that ended between question and answer starts again within
- * moments, so it is asked until its time is over.
- */
-async function findFault(
-  context: Services,
-  { container, record }: SandboxEntry,
-): Promise<SandboxError | undefined> {
-  const endMs = performance.now() + DAEMON_LIMIT_MS;
-  const backoff = createBackoff(FIRST_DELAY_MS, MAX_DELAY_MS);
-  for (;;) {
-    try {
-      await awaitHealth(container, context.closing, endMs - performance.now());
-      return undefined;
-    } catch (error) {
-      // The service ends: what it did not wait for says nothing about the daemon.
-      context.closing.throwIfAborted();
-      const delayMs = backoff.next();
-      if (performance.now() + delayMs >= endMs) {
-        const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
-        return new SandboxError("unavailable", message, {
-          cause: error,
-          hint: "pause without requireHealthyGuest",
-        });
-      }
-      await setTimeout(delayMs, undefined, { signal: context.closing });
-    }
-  }
+function silentDaemon({ record }: Pick<SandboxEntry, "record">, cause: unknown): SandboxError {
+  const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
+  return new SandboxError("unavailable", message, {
+    cause,
+    hint: "pause without requireHealthyGuest",
+  });
 }
 
 async function freeze(

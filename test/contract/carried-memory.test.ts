@@ -73,6 +73,17 @@ test("memory that could not be saved leaves a snapshot of files, and no half of 
   expect(copy.body).toMatchObject(files);
 });
 
+test("a daemon that is stopped would be stopped in each copy: files alone, and the reply says why", async () => {
+  const { sandboxID } = await service.create();
+  fake.silence(true);
+  const taken = await post(`/sandboxes/${sandboxID}/snapshots`, { name: "stopped" });
+  fake.silence(false);
+  const files = { memory: false, memoryReason: "the daemon of the sandbox does not answer" };
+  expect([taken.status, taken.body]).toEqual([201, expect.objectContaining(files)]);
+  expect(await remove(`/sandboxes/${sandboxID}`)).toBe(204);
+  expect(await remove("/templates/stopped")).toBe(204);
+});
+
 test("a key gets the same reply again, memory included", async () => {
   const { sandboxID } = await service.create();
   await post(`/sandboxes/${sandboxID}/snapshots`, { name: "keyed" });

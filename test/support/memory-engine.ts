@@ -3,6 +3,7 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../src/common/errors.ts";
+import { orCanceled } from "../../src/common/or-canceled.ts";
 import type { ContainerSpec, Engine } from "../../src/engine/engine.ts";
 import { notRestorable } from "../../src/engine/gvisor/memory-image.ts";
 import { createLayerEngine } from "./layer-engine.ts";
@@ -17,6 +18,8 @@ export interface MemoryEngine {
   failRestore(): void;
   /** Makes the next boot of a halted container fail before it begins. */
   failBoot(): void;
+  /** Lets daemons answer no client any more, or again. */
+  silence(isSilent: boolean): void;
   /** Makes the next halt without memory fail, half way. */
   failHalt(): void;
 }
@@ -26,7 +29,7 @@ const PAGES = "pages.img";
 export function createMemoryEngine(): MemoryEngine {
   const layered = createLayerEngine();
   const specs: ContainerSpec[] = [];
-  const failing = { save: false, restore: false, boot: false, halt: false };
+  const failing = { save: false, restore: false, boot: false, halt: false, answer: false };
   return {
     engine: {
       ...layered,
@@ -41,10 +44,15 @@ export function createMemoryEngine(): MemoryEngine {
         const snapshot = container.snapshot.bind(container);
         const boot = container.boot.bind(container);
         const halt = container.halt.bind(container);
+        const dialPublic = container.dialPublic.bind(container);
         let saved: string | undefined;
         Object.defineProperty(container, "savedMemory", { get: () => saved });
         return Object.assign(container, {
           memoryFault: undefined,
+          async dialPublic(late: AbortSignal) {
+            if (!failing.answer) return dialPublic(late);
+            return orCanceled(Promise.withResolvers<never>().promise, late, "no answer");
+          },
           async haltWithMemory() {
             if (failing.save) {
               failing.save = false;
@@ -96,6 +104,9 @@ export function createMemoryEngine(): MemoryEngine {
     },
     failBoot() {
       failing.boot = true;
+    },
+    silence(isSilent) {
+      failing.answer = isSilent;
     },
     failHalt() {
       failing.halt = true;
