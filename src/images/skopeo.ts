@@ -4,6 +4,7 @@ import { open, readFile, unlink, type FileHandle } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { perlCommand } from "../engine/host/perl-program.ts";
@@ -117,8 +118,11 @@ async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Pro
   ];
   // The operator named the mirror, not the request.
   const isMirror = confined !== undefined && source.isMirrored;
+  let fatal: string | undefined;
   const onLine = (line: string) => {
-    if (!isMirror || PROGRESS.test(line)) task.onLine?.(line);
+    const { level, text } = readLine(line);
+    if (level === FATAL) fatal = text;
+    else if (!isMirror || PROGRESS.test(text)) task.onLine?.(text);
   };
   try {
     return await runProgram([...bound, ...shut, ...common, ...words(options)], {
@@ -130,13 +134,34 @@ async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Pro
     });
   } catch (error) {
     // What the proxy refused says more than how skopeo failed by it.
-    const fault = (isEnded(error) ? undefined : proxy?.refusal()) ?? toPullFault(error, timeoutMs);
+    const fault =
+      (isEnded(error) ? undefined : proxy?.refusal()) ??
+      toPullFault(withText(error, fatal), timeoutMs);
     throw isMirror ? withoutMirror(fault) : fault;
   }
 }
 
 /** What skopeo says without a fault. */
 const PROGRESS = /^(?:Getting|Copying|Writing|Storing) /;
+
+/** A line of its log, whose text is quoted unless it is one word. */
+const LOG_PATTERN = /^time="[^"]*" level=([a-z]+) msg=(?:"(.*)"|(\S*))/;
+const FATAL = "fatal";
+/** Said of every fault, also where a registry does not answer. */
+const NAMING_FAULT = /^Error parsing image name "(?:[^"\\]|\\.)*": /;
+
+/** What a line says, without the time and the quotes of a log. */
+export function readLine(line: string): { readonly level: string; readonly text: string } {
+  const [, level = "", quoted, word = line] = LOG_PATTERN.exec(line) ?? [];
+  const text = quoted?.replaceAll(/\\(["\\])/g, "$1") ?? word;
+  return { level, text: text.replace(NAMING_FAULT, "") };
+}
+
+function withText(error: unknown, fatal: string | undefined): unknown {
+  if (fatal === undefined || isEnded(error)) return error;
+  const message = `${SKOPEO}: ${quoteUntrusted(fatal)}`;
+  return new SandboxError("unavailable", message, { cause: error });
+}
 
 function isEnded(error: unknown): boolean {
   return error instanceof SandboxError && error.code !== "unavailable";

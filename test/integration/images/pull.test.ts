@@ -22,3 +22,21 @@ test("an image is fetched into a home with a colon in its path, and nowhere else
   expect(image.layout.startsWith(`${home}/`)).toBe(true);
   expect(await readdir(folder.path)).toEqual(["a:b", "image"]);
 });
+
+test("a fault of skopeo is told once, in its words, and as no line of a log", async () => {
+  await using folder = await makeTempFolder();
+  const lines: string[] = [];
+  const pulled = pullImage(`oci:${join(folder.path, "missing")}`, {
+    home: folder.path,
+    allowsFiles: true,
+    signal: new AbortController().signal,
+    onProgress: (line) => lines.push(line),
+  });
+  await expect(pulled).rejects.toMatchObject({
+    code: "not_found",
+    message: expect.stringMatching(
+      /^the image was not fetched: there is no such image: skopeo: open \S+\/missing\/index\.json: no such file/,
+    ),
+  });
+  expect(lines).toEqual([]);
+});

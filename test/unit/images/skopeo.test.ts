@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { accessOptions, toPullFault } from "../../../src/images/skopeo.ts";
+import { accessOptions, readLine, toPullFault } from "../../../src/images/skopeo.ts";
 
 test.for([
   {
@@ -40,4 +40,19 @@ test.for([
   ["received unexpected HTTP status: 500 Internal Server Error", "unavailable"],
 ] as const)("of a fetch that failed, %s means %s", ([said, code]) => {
   expect(toPullFault(new SandboxError("unavailable", `skopeo: ${said}`))).toMatchObject({ code });
+});
+
+const stamp = 'time="2026-01-02T03:04:05Z"';
+
+test.for([
+  ["Copying blob sha256:00", "", "Copying blob sha256:00"],
+  [`${stamp} level=warning msg="it \\"fails\\", once"`, "warning", 'it "fails", once'],
+  [`${stamp} level=fatal msg=canceled`, "fatal", "canceled"],
+  [
+    String.raw`${stamp} level=fatal msg="Error parsing image name \"docker://a/b:1\": pinging container registry a"`,
+    "fatal",
+    "pinging container registry a",
+  ],
+] as const)("the line %s has the level %j", ([line, level, text]) => {
+  expect(readLine(line)).toEqual({ level, text });
 });
