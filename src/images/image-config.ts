@@ -1,5 +1,6 @@
 /** The configuration of an image: what a template keeps of it, bounded. */
 
+import { posix } from "node:path";
 import { z } from "../common/schema.ts";
 import type { ImageConfig } from "./images.ts";
 import { layoutFault, ownArchitecture, parse } from "./layout.ts";
@@ -82,9 +83,9 @@ function toVariables(entries: readonly string[]): ImageConfig["env"] {
 }
 
 function toWorkdir(path: string): string | undefined {
-  if (!path.startsWith("/") || path.includes("\0")) return undefined;
-  const names = path.split("/").filter((name) => name !== "" && name !== ".");
-  return names.length === 0 || names.includes("..") ? undefined : `/${names.join("/")}`;
+  if (path.includes("\0")) return undefined;
+  const absolute = posix.resolve("/", path);
+  return absolute === "/" ? undefined : absolute;
 }
 
 function toPorts(keys: readonly string[]): number[] {

@@ -36,6 +36,17 @@ test("a work directory that a layer has is that one", async () => {
   expect((await readdir(root)).filter((name) => name.startsWith("gr"))).toEqual(["größe"]);
 });
 
+test.for([
+  ["srv/app", "/srv/app"],
+  ["/srv/../opt//app/.", "/opt/app"],
+  ["/srv/..", undefined],
+  ["../..", undefined],
+] as const)("the work directory %s of an image is %s", async ([WorkingDir, workdir]) => {
+  await using folder = await makeTempFolder();
+  const { image } = await unpack(folder.path, { WorkingDir });
+  expect(image.config.workdir).toBe(workdir);
+});
+
 test("the home of an account is told in UTF-8", async () => {
   await using folder = await makeTempFolder();
   const accounts = "root:x:0:0:root:/root:/bin/sh\njorg:x:1:1::/home/jörg:/bin/sh\n";
