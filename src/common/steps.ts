@@ -131,6 +131,7 @@ export const STEPS = [
   "image.removed",
   "image.erased",
   "fork.imaged",
+  "export.written",
 ] as const;
 
 export type StepName = (typeof STEPS)[number];

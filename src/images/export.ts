@@ -1,8 +1,18 @@
 /** Writes layers of the engine as an image: an OCI layout in an archive. */
 
 import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
-import { mkdir, readlink, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
+import { constants, createReadStream, createWriteStream } from "node:fs";
+import {
+  mkdir,
+  open,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  stat,
+  writeFile,
+  type FileHandle,
+} from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -10,6 +20,7 @@ import { createGzip } from "node:zlib";
 import { COPY_FULL_PATTERN, errorText, SandboxError } from "../common/errors.ts";
 import { ifThere } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { step } from "../common/steps.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { DiskCopy, Layer } from "../engine/engine.ts";
 import { newDraft } from "../engine/host/drafts.ts";
@@ -177,23 +188,32 @@ function tap(hash: ReturnType<typeof createHash>): Transform {
   });
 }
 
-/** The archive appears under its name when it is complete. No other file beside it changes. */
+/** `O_TMPFILE`, which Node has no name for: a file without a name, in the directory that is opened. */
+const NAMELESS = constants.O_RDWR | constants.O_DIRECTORY | 0o20_000_000;
+
+/** Undefined where the file system has no such files. */
+async function openNameless(directory: string): Promise<FileHandle | undefined> {
+  return ifThere(open(directory, NAMELESS, 0o666), "EOPNOTSUPP", "ENOTSUP", "EISDIR", "EINVAL");
+}
+
+/**
+ * The archive appears under its name when it is complete: what an export that is killed wrote goes
+ * with it, where the file system can do that. No other file beside it changes.
+ */
 async function pack(layout: string, file: string, signal: AbortSignal): Promise<void> {
   const draft = newDraft(file);
+  await using nameless = await openNameless(dirname(file));
+  const archive = nameless === undefined ? draft : `/proc/${process.pid}/fd/${nameless.fd}`;
   try {
     const words = ["--create", "--format=posix", "--owner=0", "--group=0", "--numeric-owner"];
-    await runProgram(
-      [
-        "tar",
-        ...words,
-        `--file=${draft}`,
-        `--directory=${layout}`,
-        "oci-layout",
-        "index.json",
-        "blobs",
-      ],
-      { timeoutMs: TIMEOUT_MS, signal, cwd: dirname(layout) },
-    );
+    const parts = [`--directory=${layout}`, "oci-layout", "index.json", "blobs"];
+    await runProgram(["tar", ...words, `--file=${archive}`, ...parts], {
+      timeoutMs: TIMEOUT_MS,
+      signal,
+      cwd: dirname(layout),
+    });
+    await step("export.written");
+    if (nameless !== undefined) await runProgram(["ln", "--logical", archive, draft]);
     await rename(draft, file);
   } catch (error) {
     await rm(draft, { force: true });

@@ -396,3 +396,6 @@ export const IMAGE_STEPS = {
   pause: ["pod.pausing", "pod.stopped", "pod.paused", "pod.parked"],
   resume: ["pod.resuming", "pod.resumed"],
 } as const satisfies Readonly<Record<string, readonly StepName[]>>;
+
+/** Of an export, which ends with its process. */
+export const EXPORT_STEPS: readonly StepName[] = ["export.written"];

@@ -1,14 +1,17 @@
 /**
  * Exports that must not write: of layers that are removed meanwhile, and to what is no file. The error
- * says why.
+ * says why. Nor does one write a file that its end would leave.
  */
 
 import { execFileSync } from "node:child_process";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { readdirSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
+import type { StepMessage } from "../../../src/common/steps.ts";
 import { exportImage } from "../../../src/images/export.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -50,12 +53,22 @@ async function exportLayer(removed: "nothing" | "contents" | "layer", file = "mi
       if (removed !== "nothing") throw new SandboxError("not_found", REMOVED);
     },
   };
+  const seen: string[] = [];
+  const look = (message: unknown) => {
+    // The channel carries this type alone.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    if ((message as StepMessage).name === "export.written") seen.push(...readdirSync(out));
+  };
+  subscribe("sandbox-mcp:step", look);
   if (removed === "contents") await rm(join(root, "etc/file"));
   if (removed === "layer") await rm(root, { recursive: true });
   const outcome = await exportImage(task, join(out, file)).then(
     () => "exported",
     (error: unknown) => (error instanceof Error ? error.message.replace(out, "OUT") : ""),
   );
+  unsubscribe("sandbox-mcp:step", look);
+  const before = BEFORE.map((entry) => entry.split(":", 1)[0]);
+  expect(seen.filter((name) => !before.includes(name))).toEqual([]);
   const kinds = (await readdir(out, { withFileTypes: true })).map(
     (entry) => `${entry.name}: ${KINDS.find((kind) => entry[kind]())}`,
   );

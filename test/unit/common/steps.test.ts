@@ -7,6 +7,7 @@ import { POD_STEPS } from "../../kubernetes/steps.ts";
 import { BUILD_STEPS } from "../../support/fault-build.ts";
 import {
   CLONES,
+  EXPORT_STEPS,
   FIRST_STEPS,
   IMAGE_STEPS,
   MEMORY_STEPS,
@@ -49,6 +50,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
     ...SEAL_STEPS,
     ...BUILD_STEPS,
     ...STORE_STEPS,
+    ...EXPORT_STEPS,
     ...Object.values(IMAGE_STEPS).flat(),
     ...pods,
   ];
