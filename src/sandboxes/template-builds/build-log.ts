@@ -9,6 +9,8 @@ import type { Store } from "../../store/store.ts";
 const MAX_LINES = 20_000;
 const MAX_BYTES = 4 * 1024 * 1024;
 const MAX_LINE_CHARACTERS = 2_000;
+/** Of a step beyond these bounds: the last ones say why it failed. */
+const MAX_LAST_LINES = 50;
 
 export interface BuildLog {
   note(step: string, message: string, level?: RecordLevel): void;
@@ -29,6 +31,8 @@ export function createBuildLog(
   let bytes = 0;
   /** Of one piece of output: thousands of short lines, each of which would be a write of its own. */
   let pending: BuildLine[] = [];
+  /** Of the newest step, beyond the bounds. */
+  let last: Parameters<typeof add>[] = [];
 
   function save(): void {
     if (pending.length === 0) return;
@@ -46,12 +50,17 @@ export function createBuildLog(
 
   /** What the service says itself is bounded by the number of steps. */
   const note: BuildLog["note"] = (step, message, level = "info") => {
+    if (level === "error") for (const line of last.splice(0)) add(...line);
     add(step, message, level);
     save();
   };
 
   function addOutput(step: string, text: string, level: RecordLevel): void {
-    if (lines > MAX_LINES || bytes > MAX_BYTES) return;
+    if (lines > MAX_LINES || bytes > MAX_BYTES) {
+      last.push([step, text, level]);
+      if (last.length > MAX_LAST_LINES) last.shift();
+      return;
+    }
     add(step, text, level);
     if (lines > MAX_LINES || bytes > MAX_BYTES) {
       add(step, "the output of this build is too long: the rest of it is left out", "warn");
@@ -61,6 +70,7 @@ export function createBuildLog(
   return {
     note,
     open(step) {
+      last = [];
       const sinks = {
         stdout: createSplitter((line) => addOutput(step, line, "info")),
         stderr: createSplitter((line) => addOutput(step, line, "warn")),

@@ -53,3 +53,18 @@ test("what is beyond the bound of a build is one line, after those before it", (
   expect(writes).toEqual([20_002]);
   expect(messages.at(-1)).toMatch(/too long/);
 });
+
+test("of a build that fails beyond the bound, the last lines of its step say why", () => {
+  const { messages, log } = openLog();
+  for (const step of ["1", "2"]) {
+    const sink = log.open(step);
+    sink.write("stdout", Buffer.from(`of ${step}\n`.repeat(30_000)));
+    sink.write("stderr", Buffer.from("no such file\n"));
+    sink.end();
+  }
+  log.note("2", "failed", "error");
+  const rest = messages.slice(20_002);
+  expect(rest).toEqual([...Array.from({ length: 49 }, () => "of 2"), "no such file", "failed"]);
+  log.note("2", "failed again", "error");
+  expect(messages.slice(20_002).length).toBe(52);
+});
