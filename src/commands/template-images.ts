@@ -1,14 +1,18 @@
 /** `template pull IMAGE` and `template import FILE`: templates that are an image. */
 
 import { join } from "node:path";
+import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
 import { addImage, addLayout } from "../images/add-image.ts";
 import { openArchive, openArchiveFile } from "../images/archive.ts";
 import type { AddImageOptions, ImageLayer } from "../images/images.ts";
 import { parseReference } from "../images/reference.ts";
-import { registerImage } from "../sandboxes/image-templates.ts";
+import { pruneImages, registerImage } from "../sandboxes/image-templates.ts";
+import { removeLayers } from "../sandboxes/layer-folders.ts";
+import { forgetOldBuilds } from "../sandboxes/template-builds/team-limits.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
@@ -32,7 +36,7 @@ export async function pullImageTemplate(
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
-  return await withDiskSpace({ home: config.home, signal }, (stop) => {
+  return await adding(config, signal, (stop) => {
     const options = {
       ...toOptions(config, stop, shown),
       onFetched: progress.fetched.bind(progress),
@@ -54,7 +58,7 @@ export async function importTemplate(
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
-  return await withDiskSpace({ home: config.home, signal }, (stop) => {
+  return await adding(config, signal, (stop) => {
     const options = toOptions(config, stop, shown);
     const open = () => openArchive(archive, options);
     return addLayout(open, options, (image) => {
@@ -64,10 +68,28 @@ export async function importTemplate(
   });
 }
 
-function register(config: Config, name: TemplateName, image: ImageLayer): number {
+/** Images that the new one replaced go once no clean-up is kept off any more. */
+async function adding(
+  { home }: Config,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<number>,
+): Promise<number> {
+  const code = await withDiskSpace({ home, signal }, work);
+  using store = openStore({ path: join(home, "state.db") });
+  await pruneImages({ home, store, onFailure: tell });
+  return code;
+}
+
+function tell(failure: CleanUpFailure): void {
+  process.stderr.write(describeFailure(failure));
+}
+
+async function register(config: Config, name: TemplateName, image: ImageLayer): Promise<number> {
   using store = openStore({ path: join(config.home, "state.db") });
   const { home, limits } = config;
-  const { setup } = registerImage({ store, home, limits, team: DEFAULT_TEAM, ...name }, image);
+  const options = { store, home, limits, team: DEFAULT_TEAM, ...name };
+  const { setup, templateId } = registerImage(options, image);
+  await removeLayers(join(home, LAYERS), forgetOldBuilds(store, templateId));
   const { standIns, notes, installCommand } = image;
   const lines = [
     ...notes,

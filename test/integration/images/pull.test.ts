@@ -1,10 +1,12 @@
 /** Images of files are fetched by skopeo, wherever the home lies. */
 
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { pullImage } from "../../../src/images/pull.ts";
-import { writeLayout } from "../../support/oci-layout.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
+import { startProgram } from "../../support/program.ts";
 import { tar } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -39,4 +41,33 @@ test("a fault of skopeo is told once, in its words, and as no line of a log", as
     ),
   });
   expect(lines).toEqual([]);
+});
+
+test("images that newer ones of the name replaced long ago go with their records", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  const layer = await shellLayer();
+  const pull = async (version: string) => {
+    const config = { Env: [`VERSION=${version}`] };
+    const { layout } = await writeLayout(join(folder.path, version), { layers: [layer], config });
+    const words = ["pull", `oci:${layout}`, "--name", "mine", "--home", home];
+    await using program = startProgram(["template", ...words]);
+    expect({ code: await program.exited(), stderr: program.stderr() }).toMatchObject({ code: 0 });
+  };
+  await pull("first");
+  using store = openStore({ path: join(home, "state.db") });
+  const [first] = store.builds.all();
+  if (first === undefined) throw new Error("no build");
+  for (const count of Array(60).keys()) {
+    const name = `image-${String(count).padStart(32, "0")}-5`;
+    await mkdir(join(home, "layers", name, "root"), { recursive: true });
+    const layers = [{ root: `${name}/root` }];
+    store.builds.put({ ...first, buildId: `build-${count}`, layers, createdAtMs: count });
+  }
+  await pull("second");
+  const kept = store.builds.all().length;
+  expect({ kept, images: (await readdir(join(home, "layers"))).length }).toEqual({
+    kept: 51,
+    images: 51,
+  });
 });
