@@ -16,6 +16,7 @@ import { forgetOldBuilds } from "../sandboxes/template-builds/team-limits.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
+import type { CommandContext } from "./command.ts";
 import { requireDerivedName } from "./derived-name.ts";
 import { openHome } from "./home.ts";
 import { findProgramFiles } from "./program-files.ts";
@@ -28,15 +29,16 @@ const DEFAULT_TAG = "default";
 const MAX_NAME = 128;
 
 export async function pullImageTemplate(
-  config: Config,
+  context: CommandContext,
   reference: string,
   signal: AbortSignal,
 ): Promise<number> {
+  const { config } = context;
   const name = chooseName(config, nameOf(reference));
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
-  return await adding(config, signal, (stop) => {
+  return await adding(context, signal, (stop) => {
     const options = {
       ...toOptions(config, stop, shown),
       onFetched: progress.fetched.bind(progress),
@@ -49,16 +51,17 @@ export async function pullImageTemplate(
 }
 
 export async function importTemplate(
-  config: Config,
+  context: CommandContext,
   file: string,
   signal: AbortSignal,
 ): Promise<number> {
+  const { config } = context;
   const name = chooseName(config, nameOfFile(file));
   await using archive = await openArchiveFile(file);
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
-  return await adding(config, signal, (stop) => {
+  return await adding(context, signal, (stop) => {
     const options = toOptions(config, stop, shown);
     const open = () => openArchive(archive, options);
     return addLayout(open, options, (image) => {
@@ -70,11 +73,12 @@ export async function importTemplate(
 
 /** Images that the new one replaced go once no clean-up is kept off any more. */
 async function adding(
-  { home }: Config,
+  context: CommandContext,
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<number>,
 ): Promise<number> {
-  const code = await withDiskSpace({ home, signal }, work);
+  const { home } = context.config;
+  const code = await withDiskSpace(context, signal, work);
   using store = openStore({ path: join(home, "state.db") });
   await pruneImages({ home, store, onFailure: tell });
   return code;

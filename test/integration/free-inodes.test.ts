@@ -1,12 +1,17 @@
 /** A disk that has bytes left, and no inodes for further files. */
 
 import { execFile } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { withDiskSpace } from "../../src/commands/with-disk-space.ts";
+import { createSilentLog } from "../../src/common/log.ts";
 import { isRootless } from "../../src/common/privilege.ts";
 import { requireDiskSpace, toCopyFault, toDiskFault } from "../../src/sandboxes/disk-space.ts";
+import { cacheTemplateId } from "../../src/sandboxes/template-builds/cache.ts";
+import { openStore } from "../../src/store/sqlite.ts";
+import { READY_BUILD } from "../support/build-record.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const run = promisify(execFile);
@@ -41,6 +46,31 @@ test.skipIf(isRootless())("what fails for want of inodes is told as a full disk"
   for (let left = 100; left > 1; left -= 1) await writeFile(join(disk.path, `${left}`), "");
   expect(await toDiskFault(FAULT, disk.path)).toMatchObject({ code: "resource_exhausted" });
 });
+
+test.skipIf(isRootless())(
+  "a command that makes a template takes the space of cached steps",
+  async () => {
+    await using disk = await openDisk(2_000);
+    const root = join(disk.path, "layers/step/root");
+    await mkdir(root, { recursive: true });
+    for (let count = 0; count < 1_100; count += 1) await writeFile(join(root, `${count}`), "");
+    using store = openStore({ path: join(disk.path, "state.db") });
+    const signal = AbortSignal.timeout(60_000);
+    const work = async () => readdir(join(disk.path, "layers"));
+    const made = () =>
+      withDiskSpace({ config: { home: disk.path }, log: createSilentLog() }, signal, work);
+    await expect(made()).rejects.toMatchObject({ code: "resource_exhausted" });
+    const templateId = cacheTemplateId({ team: "local" });
+    store.builds.put({
+      ...READY_BUILD,
+      templateId,
+      layers: [{ root: "step/root" }],
+      cacheKey: "key",
+    });
+    expect(await made()).toEqual([]);
+    expect(store.builds.all()).toEqual([]);
+  },
+);
 
 test("what a copy said of a full disk is told, though its files are gone by then", async () => {
   await using folder = await makeTempFolder();

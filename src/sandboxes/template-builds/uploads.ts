@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
-import { syncFolder } from "../../common/files.ts";
+import { listFolder, syncFolder } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { createTeamTurns } from "../../common/team-turns.ts";
@@ -233,7 +233,7 @@ async function removeOld(
 ): Promise<number> {
   let old = 0;
   const files: { readonly path: string; readonly bytes: number; readonly atMs: number }[] = [];
-  for (const name of await readdir(directory)) {
+  for (const name of await listFolder(directory)) {
     const path = join(directory, name);
     const found = await stat(path).catch(() => undefined);
     if (found === undefined) continue;
