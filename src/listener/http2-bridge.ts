@@ -30,6 +30,7 @@ const UNKNOWN_ADDRESS = "unknown";
 /** How long a head may take before the stream is reset without it. */
 const HEAD_LIMIT_MS = 1_000;
 
+const CONTINUE = 100;
 const BAD_GATEWAY = 502;
 const METHOD_NOT_ALLOWED = 405;
 
@@ -179,6 +180,9 @@ function forward(
     inner.destroy();
     outer.destroy();
   });
+  // As Node's server does for HTTP/1.1. Without it some clients never send their body.
+  const isExpected = headers.expect?.toLowerCase() === "100-continue";
+  if (isExpected && !stream.closed) stream.additionalHeaders({ ":status": CONTINUE });
   // The first byte of a body may come later than a head may take, or after the reply has begun.
   if (!stream.endAfterHeaders) call.flushHeaders();
   passBody(stream, call);

@@ -112,6 +112,18 @@ test.for(["GET", "DELETE", "POST"])("a body of unknown length on %s is a body", 
   expect(seen).toMatchObject({ method, url: "/first", body: second });
 });
 
+test("a client of HTTP/2 that waits for leave to send its body gets it", async () => {
+  const session = openSession();
+  const authority = `${echo.port}-${sandbox.sandboxID}.${DOMAIN}:${port}`;
+  const headers = { ":authority": authority, ":method": "POST", expect: "100-continue" };
+  const stream = session.request(headers, { endStream: false });
+  await once(stream, "continue");
+  stream.end("body");
+  const seen: unknown = JSON.parse(await text(stream));
+  session.close();
+  expect(seen).toMatchObject({ body: "body" });
+});
+
 test("a stream over HTTP/2 comes as it is sent, and breaks when the sandbox ends", async () => {
   const { sandboxID } = await service.create();
   const session = openSession();
