@@ -28,7 +28,8 @@ const NAME_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const SANDBOX_PATTERN = /^[a-z0-9]+$/;
 
 /**
- * Called before anything of a home is removed.
+ * Called before anything of a home is removed. Of sandboxes whose home was removed by hand the disks
+ * are still mounted. A guardian ends those that run once their files are gone, so that goes first.
  * @throws SandboxError failed_precondition when its database has never been that of a service, and
  * snapshots, volumes or sandboxes of `serve` are there.
  */
@@ -40,7 +41,9 @@ export async function requireKnownContent(home: string, store: Store): Promise<v
     if (names.length === 0) continue;
     const message = `the database of the home is new, but ${place} has ${names.length} of an earlier one`;
     throw new SandboxError("failed_precondition", message, {
-      hint: `restore state.db from a backup, or remove ${HOLDERS.join(", ")} from the home to begin anew`,
+      hint:
+        `restore state.db from a backup, or remove ${HOLDERS.join(", ")} from the home to begin anew; ` +
+        "where rm says that a directory is busy, umount it and repeat",
     });
   }
 }

@@ -51,7 +51,8 @@ test.for(["layers", "volumes", "volume-disks", "store/snapshots", "memory"])(
     await expect(requireKnownContent(home.path, store)).rejects.toMatchObject({
       hint:
         "restore state.db from a backup, or remove layers, volumes, volume-disks, memory, store, " +
-        "store.img, instances/serve from the home to begin anew",
+        "store.img, instances/serve from the home to begin anew; where rm says that a directory is " +
+        "busy, umount it and repeat",
     });
     store.facts.put("seed-fingerprint", "known");
     await requireKnownContent(home.path, store);
