@@ -17,6 +17,8 @@ const RETENTION_MS = 7 * DAY_MS;
 const FORGET_INTERVAL_MS = 3_600_000;
 /** Lines that are forgotten in one turn of the event loop, which takes milliseconds. */
 const FORGOTTEN_LINES = 200;
+/** Of a team: a user who makes sandboxes again and again would fill the disk within days. */
+const MAX_TEAM_BYTES = 4 * 1024 * 1024 * 1024;
 
 /** Memory that one read may take; readers page by time. */
 export const MAX_READ_LINES = 10_000;
@@ -65,11 +67,12 @@ export interface LogQuery {
   readonly search?: string | undefined;
 }
 
-/** Opens the book; what is too old is forgotten now and every hour. */
+/** Opens the book; what is too old, or too much of a team, is forgotten now and every hour. */
 export function startLogBook(options: {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly teamBytes?: number;
 }): LogBook {
   const { store, clock } = options;
   const batch = createLogBatch(options);
@@ -94,6 +97,10 @@ export function startLogBook(options: {
       const beforeMs = clock.now() - RETENTION_MS;
       while (!end.signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
         await setImmediate();
+      for (const sandboxId of store.logs.listBeyond(options.teamBytes ?? MAX_TEAM_BYTES)) {
+        while (!end.signal.aborted && store.logs.empty(sandboxId, FORGOTTEN_LINES))
+          await setImmediate();
+      }
     } catch (error) {
       options.log.error({ op: "logs.forget", err: error }, "old log lines stay");
     }

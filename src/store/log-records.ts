@@ -50,4 +50,8 @@ export interface LogTable {
    * are left.
    */
   forgetBefore(atMs: number, mostLines: number): boolean;
+  /** The sandboxes with lines beyond so many bytes of their team; what was written to last counts first. */
+  listBeyond(mostBytes: number): string[];
+  /** Erases so many lines of a sandbox, which stays known. Returns whether some may be left. */
+  empty(sandboxId: string, mostLines: number): boolean;
 }

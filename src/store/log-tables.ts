@@ -113,7 +113,7 @@ export function openLogs(database: DatabaseSync): LogTable {
     read: openRead(database),
     cursor: (sandboxId) => String(selectBook.get(sandboxId)?.["cursor"] ?? ""),
     has: ({ sandboxId, team }) => selectBook.get(sandboxId)?.["team"] === team,
-    forgetBefore: openForget(database),
+    ...openForget(database),
   };
 }
 
@@ -130,10 +130,19 @@ function openRead(database: DatabaseSync): LogTable["read"] {
 }
 
 /** Without an index of their times, old books are found by a look at those before them. */
-function openForget(database: DatabaseSync): LogTable["forgetBefore"] {
+function openForget(
+  database: DatabaseSync,
+): Pick<LogTable, "forgetBefore" | "listBeyond" | "empty"> {
   const selectOld = prepare(
     database,
     "SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?",
+  );
+  const selectBeyond = prepare(
+    database,
+    `SELECT sandbox_id FROM
+       (SELECT sandbox_id, bytes, sum(bytes) OVER
+         (PARTITION BY team ORDER BY written_at_ms DESC, sandbox_id) AS total FROM books)
+     WHERE bytes > 0 AND total > ?`,
   );
   const eraseLines = prepare(
     database,
@@ -146,21 +155,29 @@ function openForget(database: DatabaseSync): LogTable["forgetBefore"] {
     "UPDATE books SET lines = lines - ?, bytes = bytes - ? WHERE sandbox_id = ?",
   );
   const eraseBook = prepare(database, "DELETE FROM books WHERE sandbox_id = ?");
-  return (atMs, mostLines) =>
-    inTransaction(database, () => {
-      let left = mostLines;
-      const old = selectOld.all(atMs, mostLines).map((row) => String(row["sandbox_id"]));
-      for (const sandboxId of old) {
-        const erased = eraseLines.all(sandboxId, left);
-        left -= erased.length;
-        if (left === 0) {
-          // Before the rest is erased such a sandbox may write again, and keeps its book then.
-          const bytes = erased.reduce((sum, row) => sum + Number(row["bytes"]), 0);
-          takeOff.run(erased.length, bytes, sandboxId);
-          return true;
+
+  /** Such a sandbox may write again, and keeps its book. Returns how many lines went. */
+  function erase(sandboxId: string, mostLines: number): number {
+    const erased = eraseLines.all(sandboxId, mostLines);
+    const bytes = erased.reduce((sum, row) => sum + Number(row["bytes"]), 0);
+    takeOff.run(erased.length, bytes, sandboxId);
+    return erased.length;
+  }
+
+  return {
+    listBeyond: (mostBytes) => selectBeyond.all(mostBytes).map((row) => String(row["sandbox_id"])),
+    empty: (sandboxId, mostLines) =>
+      inTransaction(database, () => erase(sandboxId, mostLines) === mostLines),
+    forgetBefore: (atMs, mostLines) =>
+      inTransaction(database, () => {
+        let left = mostLines;
+        const old = selectOld.all(atMs, mostLines).map((row) => String(row["sandbox_id"]));
+        for (const sandboxId of old) {
+          left -= erase(sandboxId, left);
+          if (left === 0) return true;
+          eraseBook.run(sandboxId);
         }
-        eraseBook.run(sandboxId);
-      }
-      return old.length === mostLines;
-    });
+        return old.length === mostLines;
+      }),
+  };
 }

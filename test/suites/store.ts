@@ -236,6 +236,28 @@ function describeLogs(open: () => Store): void {
     ]);
   });
 
+  test("of a team the logs that were written to last are kept, up to so many bytes", () => {
+    using store = open();
+    const write = (sandboxId: string, team: string, atMs: number) =>
+      store.logs.append({ sandboxId, team }, [
+        { atMs: atMs - 1, line: "12345" },
+        { atMs, line: "12345" },
+      ]);
+    write("new", "a", 30);
+    write("oldest", "a", 10);
+    write("old", "a", 20);
+    write("other", "b", 5);
+    expect(store.logs.listBeyond(30)).toEqual([]);
+    expect(store.logs.listBeyond(29)).toEqual(["oldest"]);
+    expect(store.logs.listBeyond(10).toSorted()).toEqual(["old", "oldest"]);
+    const left = () => store.logs.read({ ...ANY, sandboxId: "oldest", limit: 9 }).length;
+    expect([store.logs.empty("oldest", 1), left()]).toEqual([true, 1]);
+    expect([store.logs.empty("oldest", 1), left()]).toEqual([true, 0]);
+    expect(store.logs.empty("oldest", 1)).toBe(false);
+    expect(store.logs.has({ sandboxId: "oldest", team: "a" })).toBe(true);
+    expect(store.logs.listBeyond(10)).toEqual(["old"]);
+  });
+
   test("a sandbox that writes while its old log is forgotten has its whole share again", () => {
     using store = open();
     const owner = { sandboxId: "ia", team: "local" };

@@ -28,3 +28,23 @@ test("a service that starts goes on while it forgets many old lines", async () =
   expect(known()).toEqual([]);
   expect(book.read({ sandboxId: "new", limit: 10 })).toHaveLength(1);
 });
+
+test("a service forgets the oldest logs of a team that has too many", async () => {
+  using store = openStore({ path: ":memory:" });
+  const clock = createFakeClock();
+  const ids = Array.from({ length: SANDBOXES }, (_, index) => `i${index}`);
+  for (const [index, sandboxId] of ids.entries()) {
+    const line = { atMs: clock.now() + index, line: '{"message":"new"}' };
+    store.logs.append(
+      { sandboxId, team: "local" },
+      Array.from({ length: LINES }, () => line),
+    );
+  }
+  const log = createSilentLog();
+  using book = startLogBook({ store, clock, log, teamBytes: 3 * LINES * 17 });
+  const known = () => ids.filter((sandboxId) => book.read({ sandboxId, limit: 1 }).length > 0);
+  for (let turns = 0; known().length > 3 && turns < 100; turns += 1) await setImmediate();
+  await setImmediate();
+  expect(known()).toEqual(ids.slice(-3));
+  book.requireKnown({ sandboxId: "i0", team: "local" });
+});
