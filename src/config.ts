@@ -4,6 +4,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import { withoutLinks } from "./common/home-folder.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
+import { findProxy, type OutboundProxy } from "./common/outbound-proxy.ts";
 import { defaultHome, isRootless, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
@@ -14,6 +15,7 @@ export interface RemoteConfig {
   readonly domain: string | undefined;
   readonly apiUrl: string | undefined;
   readonly sandboxUrl: string | undefined;
+  readonly proxy: OutboundProxy | undefined;
 }
 
 export interface EgressConfig {
@@ -188,6 +190,7 @@ function withDefaults(given: Given, environment: Environment, line: ParsedFlags)
             domain: given.e2bDomain,
             apiUrl: given.e2bApiUrl,
             sandboxUrl: given.e2bSandboxUrl,
+            proxy: findProxy(environment),
           },
     home: withoutLinks(resolve(given.home ?? defaultHome(environment))),
     givenHome: given.home === undefined ? undefined : withoutLinks(resolve(given.home)),

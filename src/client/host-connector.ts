@@ -1,9 +1,14 @@
-/** Connections of HTTP clients to a host, by whichever of its addresses answers first. */
+/**
+ * Connections of HTTP clients to a host, by whichever of its addresses answers first. With TLS, that of the
+ * host itself, they lead through the proxy of this machine.
+ */
 
 import dns from "node:dns";
 import type { Socket } from "node:net";
 import { buildConnector } from "undici";
+import { isExcepted, type OutboundProxy } from "../common/outbound-proxy.ts";
 import { dialFirst } from "../common/sockets.ts";
+import { dialByProxy } from "./proxy-connection.ts";
 
 /** For its name and its addresses together; the handshake of TLS has as long again. */
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -13,26 +18,33 @@ const HTTPS_PORT = 443;
 
 type Target = Parameters<buildConnector.connector>[0];
 
-export function hostConnector(): buildConnector.connector {
+type Dial = (host: string, port: number) => Promise<Socket>;
+
+export function hostConnector(proxy?: OutboundProxy): buildConnector.connector {
   const secure = buildConnector({ allowH2: false, timeout: CONNECT_TIMEOUT_MS });
-  return (target, callback) => void connect(target, secure, callback);
+  return (target, callback) => {
+    const isSecure = target.protocol === "https:";
+    const port = Number(target.port) || (isSecure ? HTTPS_PORT : HTTP_PORT);
+    const isDirect =
+      !isSecure || proxy === undefined || isExcepted(proxy.except, target.hostname, port);
+    const dial: Dial = isDirect ? dialHost : async (host) => dialByProxy(proxy.url, host, port);
+    void connect(dial(target.hostname, port), { target, ...(isSecure && { secure }) }, callback);
+  };
 }
 
 /** Never rejects. */
 async function connect(
-  target: Target,
-  secure: buildConnector.connector,
+  dialled: Promise<Socket>,
+  { target, secure }: { readonly target: Target; readonly secure?: buildConnector.connector },
   callback: buildConnector.Callback,
 ): Promise<void> {
-  const isSecure = target.protocol === "https:";
-  const port = Number(target.port) || (isSecure ? HTTPS_PORT : HTTP_PORT);
-  const socket = await dialHost(target.hostname, port).catch(toError);
+  const socket = await dialled.catch(toError);
   if (socket instanceof Error) return callback(socket, null);
   socket.setKeepAlive(true, KEEP_ALIVE_MS);
   // An error closes it, which its user is told.
   socket.on("error", () => undefined);
-  if (isSecure) secure({ ...target, httpSocket: socket }, callback);
-  else callback(null, socket);
+  if (secure === undefined) callback(null, socket);
+  else secure({ ...target, httpSocket: socket }, callback);
 }
 
 async function dialHost(host: string, port: number): Promise<Socket> {

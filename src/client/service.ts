@@ -2,6 +2,7 @@
 
 import { Agent } from "undici";
 import { createSystemClock, type Clock } from "../common/clock.ts";
+import type { OutboundProxy } from "../common/outbound-proxy.ts";
 import {
   formatSandboxHost,
   parseSandboxId,
@@ -26,6 +27,8 @@ export interface ServiceOptions {
   readonly apiKey: string;
   /** Unix socket through which control API and gateway are reached, whatever the URL's host. */
   readonly socketPath?: string | undefined;
+  /** That of this machine; undefined where addresses with TLS are reached by themselves. */
+  readonly proxy?: OutboundProxy | undefined;
   /** One base URL for all sandboxes, which headers tell apart. */
   readonly sandboxUrl?: string | undefined;
   /** Domain of gateway hosts; a sandbox's own domain goes before it. */
@@ -115,7 +118,7 @@ export function createService(options: ServiceOptions): Service {
   const agent = new Agent({
     connections: MAX_CONNECTIONS,
     allowH2: false,
-    connect: socketPath === undefined ? hostConnector() : socketConnector(socketPath),
+    connect: socketPath === undefined ? hostConnector(options.proxy) : socketConnector(socketPath),
   });
   const dispatcher = agent.compose(interimLimit());
   const clock = options.clock ?? createSystemClock();

@@ -117,6 +117,6 @@ async function createRemoteService(config: Config): Promise<Service> {
     });
   }
   const { createService } = await import("../client/service.ts");
-  const { apiKey, apiUrl, sandboxUrl, domain = DEFAULT_REMOTE_DOMAIN } = config.remote;
-  return createService({ url: apiUrl ?? `https://api.${domain}`, apiKey, sandboxUrl, domain });
+  const { apiUrl, domain = DEFAULT_REMOTE_DOMAIN, ...remote } = config.remote;
+  return createService({ ...remote, url: apiUrl ?? `https://api.${domain}`, domain });
 }

@@ -78,8 +78,20 @@ test("a key of a remote service chooses the remote engine", () => {
   const remote = configOf({ E2B_API_KEY: "e2b_00", E2B_DOMAIN: "example.test" }, []);
   expect([remote.engine, remote.remote]).toEqual([
     "remote",
-    { apiKey: "e2b_00", domain: "example.test", apiUrl: undefined, sandboxUrl: undefined },
+    {
+      apiKey: "e2b_00",
+      domain: "example.test",
+      apiUrl: undefined,
+      sandboxUrl: undefined,
+      proxy: undefined,
+    },
   ]);
+});
+
+test("a remote service is reached through the proxy of the machine", () => {
+  const proxies = { HTTPS_PROXY: "http://no:1", https_proxy: "http://u:p@p:1", NO_PROXY: "a,b" };
+  const environment = { E2B_API_KEY: "e2b_00", ...proxies };
+  expect(configOf(environment, []).remote?.proxy).toEqual({ url: "http://u:p@p:1", except: "a,b" });
 });
 
 test.for(["serve", "doctor", "template", "gc"])("%s is about this machine, key or not", (word) => {
