@@ -88,9 +88,9 @@ export function createPodListener(options: PodListenerOptions): Server {
   return server;
 }
 
-/** It listens on every address of the Pod. */
+/** Every address of the Pod: without a host those of both families. */
 export function listenAddress() {
-  return { host: "0.0.0.0", port: POD_PORT } as const;
+  return { port: POD_PORT } as const;
 }
 
 /** The server that a connection is for, or the line of its refusal. */

@@ -1,14 +1,17 @@
 /** The one port of a daemon in a Pod, as programs inside and neighbours reach it. */
 
+import assert from "node:assert";
 import { createPublicKey, randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:net";
+import { networkInterfaces } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { toLateFault } from "../../../src/cluster/boot-pod.ts";
 import { createPodDialer } from "../../../src/cluster/dial.ts";
 import { podSchema } from "../../../src/cluster/objects.ts";
 import { deriveSecrets } from "../../../src/cluster/seed.ts";
-import { createPodListener } from "../../../src/envd/pod-listener.ts";
+import { createPodListener, listenAddress } from "../../../src/envd/pod-listener.ts";
 import { makePass, type PodTarget } from "../../../src/wire/pod-listener.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
@@ -75,6 +78,24 @@ test("before the daemon was told, nothing public is served", async () => {
   expect(await enter({ target: "/public", pass: passFor("/public") })).toMatch(/ 101 [^]*public/);
 });
 
+test("a daemon is reached at an address of either family, as its Pod has it", async () => {
+  const server = createServer((_request, response) => response.end());
+  server.listen({ ...listenAddress(), port: 0 });
+  await once(server, "listening");
+  const bound = server.address();
+  assert(typeof bound === "object" && bound !== null);
+  // A machine may have no IPv6.
+  const own = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses);
+  const hosts = new Set(own.filter(({ internal }) => internal).map(({ address }) => address));
+  expect(hosts).toContain("127.0.0.1");
+  for (const host of hosts) {
+    const socket = connect({ host, port: bound.port });
+    await once(socket, "connect");
+    socket.destroy();
+  }
+  server.close();
+});
+
 test("a pass counts once", async () => {
   const pass = passFor("/control");
   expect(await enter({ pass })).toMatch(/ 101 /);
@@ -109,7 +130,7 @@ test.for([
   },
   {
     name: "one of the future",
-    entry: { pass: passFor("/control", { atMs: Date.now() + 301_000 }) },
+    entry: { pass: passFor("/control", { atMs: Date.now() + 360_000 }) },
     status: 403,
   },
 ])("$name → $status", async ({ entry, status }) => {
