@@ -1,6 +1,6 @@
 /**
- * Replies about sandboxes, also as services of other makers write them: with null for what is absent, and
- * without what no client of E2B reads.
+ * Replies about sandboxes, also as services of other makers write them: with null or an empty text for what
+ * is absent, and without what no client of E2B reads.
  */
 
 import { z } from "../common/schema.ts";
@@ -20,16 +20,30 @@ const sandboxID = z.string().transform((id, context) => {
   if (plain === undefined) context.addIssue("not an id of a sandbox");
   return plain ?? z.NEVER;
 });
+const HOST_PATTERN = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?(?::[0-9]{1,5})?$/i;
+/** What hosts of sandboxes are made of: with another text they would be those of others, or none. */
+const domain = z
+  .string()
+  .refine((name) => name === "" || isDomain(name), "not a domain")
+  .transform((name) => name || undefined)
+  .optional();
+const envdAccessToken = z
+  .string()
+  .transform((token) => token || undefined)
+  .optional();
+const ACCESS = { domain, envdAccessToken };
 const UNREAD = { sandboxID, clientID: text, envdVersion: text };
 
 const lifecycleSchema = sandboxDetailSchema.shape.lifecycle
   .unwrap()
   .extend({ autoResume: z.boolean().default(false) });
-const createdSchema = createdSandboxSchema.extend({ ...UNREAD, templateID: text });
+const createdSchema = createdSandboxSchema.extend({ ...UNREAD, ...ACCESS, templateID: text });
 
-export const sandboxReply = lenient(sandboxSchema.extend({ ...UNREAD, templateID: text }));
+export const sandboxReply = lenient(
+  sandboxSchema.extend({ ...UNREAD, ...ACCESS, templateID: text }),
+);
 export const detailReply = lenient(
-  sandboxDetailSchema.extend({ ...UNREAD, lifecycle: lifecycleSchema.optional() }),
+  sandboxDetailSchema.extend({ ...UNREAD, ...ACCESS, lifecycle: lifecycleSchema.optional() }),
 );
 export const listReply = lenient(z.array(listedSandboxSchema.extend(UNREAD)));
 export const forkReply = lenient(
@@ -39,6 +53,10 @@ export const forkReply = lenient(
 /** Of a create from this template: a sandbox whose reply cannot be read would be left. */
 export function createdReply(templateID: string) {
   return lenient(createdSchema.extend({ templateID: z.string().default(templateID) }));
+}
+
+function isDomain(name: string): boolean {
+  return HOST_PATTERN.test(name) && URL.canParse(`https://a.${name}`);
 }
 
 function lenient<T>(schema: z.ZodType<T>) {

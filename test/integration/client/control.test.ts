@@ -81,6 +81,40 @@ test("replies of another maker may have nulls, and leave out what no client read
   expect((await control.list({}, signal)).sandboxes).toMatchObject([{ sandboxID, state }]);
 });
 
+test("an empty domain or token of a reply is none", async () => {
+  const body = { ...SANDBOX_DETAIL, domain: "", envdAccessToken: "" };
+  await using recorder = await startRecorder(({ method }, response) =>
+    answerJson(response, method === "POST" ? 201 : 200, { body }),
+  );
+  const address = { url: recorder.url, apiKey: "k", domain: "box.example" };
+  await using service = createService(address);
+  const linkOf = async () => service.downloadUrl("i1", { path: "/a", expiration: 1 });
+  const expected = { url: "https://49983-i1.box.example/files?path=%2Fa", isOfSession: false };
+  await service.control.create({ templateID: "base", timeout: 300 }, signal);
+  expect(await linkOf()).toEqual(expected);
+  await service.control.get("i1", signal);
+  expect(await linkOf()).toEqual(expected);
+  expect(service.portHost("i1", 80)).toBe("80-i1.box.example");
+});
+
+test.for([
+  "box.example/x?",
+  "k@192.0.2.1",
+  "bad host",
+  "..",
+  "192.0.2.1",
+  "box.example:99999",
+  "https://box.example",
+])("a reply with the domain %j is refused", async (domain) => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 200, { body: { ...SANDBOX_DETAIL, domain } }),
+  );
+  await expect(started.service.control.get("i1", signal)).rejects.toMatchObject({
+    code: "internal",
+    hint: expect.stringContaining("not a domain"),
+  });
+});
+
 test.for([
   { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
   { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },
