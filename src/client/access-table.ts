@@ -1,7 +1,7 @@
 /** What the control API said about the access to sandboxes, so that no call asks for it again. */
 
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode } from "../common/errors.ts";
 import type { SandboxBody } from "../wire/control.ts";
 import type { Access, OnTimeout } from "./access.ts";
 import type { Control } from "./control.ts";
@@ -49,7 +49,7 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
   }
   async function get(sandboxId: string, signal: AbortSignal) {
     const body = await control.get(sandboxId, signal).catch((error: unknown) => {
-      if (error instanceof SandboxError && error.code === "not_found") known.delete(sandboxId);
+      if (hasErrorCode(error, "not_found")) known.delete(sandboxId);
       throw error;
     });
     const endAtMs = Date.parse(body.endAt);

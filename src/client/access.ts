@@ -1,6 +1,6 @@
 /** The access to one sandbox, renewed when its token is refused. */
 
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import {
   ACCESS_TOKEN_HEADER,
@@ -86,7 +86,7 @@ async function hasNewToken(
   try {
     return await source.refresh(signal);
   } catch (error) {
-    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+    if (!hasErrorCode(error, "not_found")) throw error;
     // not_found would be taken for the object in the sandbox.
     const message = `${source.sandboxId} is gone`;
     throw new SandboxError("unavailable", message, { cause: refusal });

@@ -2,7 +2,7 @@
 
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 
 /** Interval of the daemon's keepalives, so that no proxy ends a silent stream. */
@@ -135,7 +135,7 @@ export class StreamGuard implements Disposable {
     try {
       return await this.#options.isRunning(anySignal([this.#stop.signal, limit]));
     } catch (error) {
-      return error instanceof SandboxError && error.code === "not_found";
+      return hasErrorCode(error, "not_found");
     }
   }
 

@@ -5,7 +5,7 @@
  */
 
 import type { IncomingMessage } from "node:http";
-import { isCode, SandboxError, type ErrorCode } from "../common/errors.ts";
+import { hasErrorCode, isCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
@@ -178,7 +178,7 @@ function toRefusal({ method }: ApiCall, reply: IncomingMessage, body: unknown): 
 
 /** Whether a record was changed by another client meanwhile. */
 export function isConflict(error: unknown): boolean {
-  return error instanceof SandboxError && error.code === "failed_precondition";
+  return hasErrorCode(error, "failed_precondition");
 }
 
 /** Whether the version of a list or a watch is no longer known to the API server. */
@@ -194,8 +194,4 @@ export function isForbidden(error: unknown): boolean {
 /** Whether a reply was larger than replies may be. */
 export function isTooLarge(error: unknown): boolean {
   return error instanceof SandboxError && hasErrorCode(error.cause, "resource_exhausted");
-}
-
-export function hasErrorCode(error: unknown, code: ErrorCode): boolean {
-  return error instanceof SandboxError && error.code === code;
 }

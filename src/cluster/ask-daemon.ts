@@ -1,9 +1,8 @@
 /** Questions to the daemon of a Pod, on the connection that only fronts can make. */
 
-import { SandboxError, errorText } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { callDaemon } from "../sandboxes/daemon-call.ts";
-import { hasErrorCode } from "./api.ts";
 import type { PodDialer } from "./dial.ts";
 
 export interface DaemonQuestion {

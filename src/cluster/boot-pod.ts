@@ -1,11 +1,10 @@
 /** The Pod of a sandbox, from its creation until its daemon has been told whom it serves. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { initDaemon, toRefusedStart } from "../sandboxes/boot.ts";
-import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { labelsOf, type OwnEgress } from "./egress-policy.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";

@@ -5,7 +5,7 @@
  */
 
 import { randomUUID } from "node:crypto";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import {
   creationUnderWay,
@@ -15,7 +15,7 @@ import {
   toStarted,
 } from "../sandboxes/creation-record.ts";
 import type { CreationKey, StartedSandbox } from "../sandboxes/sandbox.ts";
-import { hasErrorCode, isConflict } from "./api.ts";
+import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { createPodSandbox, type CreateRequest } from "./create-pod.ts";
 import {

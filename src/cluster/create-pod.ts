@@ -1,7 +1,7 @@
 /** Creates a sandbox: its record as intent, a Pod, its daemon, and only then the answer. */
 
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
@@ -10,7 +10,7 @@ import { toSandbox, type CreateOptions, type Sandbox } from "../sandboxes/sandbo
 import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import { hasErrorCode, isConflict } from "./api.ts";
+import { isConflict } from "./api.ts";
 import { bootPod, START_TIMEOUT_MS, tellDaemon, toLateFault, toStartFault } from "./boot-pod.ts";
 import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";

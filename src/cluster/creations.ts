@@ -5,10 +5,11 @@
  */
 
 import { createHash } from "node:crypto";
+import { hasErrorCode } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { creationRecordSchema, type SandboxRecord } from "../store/store.ts";
-import { hasErrorCode, isConflict, type ClusterApi } from "./api.ts";
+import { isConflict, type ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 import { removeObject } from "./records.ts";
 import { parseStored } from "./stored-text.ts";

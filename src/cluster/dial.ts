@@ -4,7 +4,7 @@ import { randomBytes, type KeyObject } from "node:crypto";
 import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { openTunnel } from "../engine/network/container-sockets.ts";
@@ -70,7 +70,7 @@ export function createPodDialer(
 }
 
 function isUntold(error: unknown): boolean {
-  return error instanceof SandboxError && error.code === "failed_precondition";
+  return hasErrorCode(error, "failed_precondition");
 }
 
 async function enter(address: PodAddress, target: PodTarget, signal: AbortSignal): Promise<Socket> {

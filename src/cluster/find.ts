@@ -1,10 +1,9 @@
 /** Which sandboxes there are, by what is known here or by what the cluster says now. */
 
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
-import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { addressOf } from "./objects.ts";
 import { isKnown, readRecord, type KnownSandbox } from "./records.ts";

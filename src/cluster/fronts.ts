@@ -5,9 +5,9 @@
  */
 
 import { createTrack } from "../common/concurrency.ts";
+import { hasErrorCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
-import { hasErrorCode } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { createLeaseNews } from "./lease-news.ts";
 import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";

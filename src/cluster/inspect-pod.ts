@@ -2,14 +2,13 @@
 
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
 import { toFilter, type LogQuery } from "../sandboxes/log-book.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type { LogLine } from "../store/log-records.ts";
-import { hasErrorCode } from "./api.ts";
 import { askDaemon } from "./ask-daemon.ts";
 import { addressOf, type Pod } from "./objects.ts";
 import { selectLines, toLogLines } from "./pod-log.ts";

@@ -3,11 +3,11 @@
  * read it every few seconds, and every front knows the same keys.
  */
 
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { keyRecordSchema, type KeyRecord, type KeyTable } from "../store/store.ts";
-import { hasErrorCode, type ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 

@@ -3,10 +3,10 @@
  * sandbox under its name: of several fronts that do so, one succeeds.
  */
 
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { BASELINE_WORD } from "../wire/pod-listener.ts";
-import { hasErrorCode, isConflict } from "./api.ts";
+import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { addressOf, endOf, PART, podSchema, startFaultOf, type Pod } from "./objects.ts";
 import { shapeOf, SHAPE, toPod, toReference, type PodOwner, type PodPlan } from "./pod-spec.ts";

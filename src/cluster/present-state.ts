@@ -3,7 +3,8 @@
  * removed because of it alone.
  */
 
-import { hasErrorCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode } from "../common/errors.ts";
+import type { ClusterApi } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { listObjects } from "./list-pages.ts";
 import { endOf, podSchema, type Pod } from "./objects.ts";

@@ -1,11 +1,11 @@
 /** A Pod as a sandbox has it, on trial: whether it is scheduled, its image pulled and its daemon reached. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import { newSandboxId } from "../wire/address.ts";
-import { hasErrorCode, type ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api.ts";
 import { createPodDialer, type PodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";

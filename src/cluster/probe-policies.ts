@@ -1,8 +1,7 @@
 /** Whether NetworkPolicies hold for a Pod: what `doctor` can show of it, and no more. */
 
-import { toSandboxError } from "../common/errors.ts";
+import { hasErrorCode, toSandboxError } from "../common/errors.ts";
 import type { EngineCheck } from "../engine/engine.ts";
-import { hasErrorCode } from "./api.ts";
 import type { PodDialer } from "./dial.ts";
 import { proveEnforcement } from "./prove-egress.ts";
 

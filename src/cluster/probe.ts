@@ -3,7 +3,7 @@
  * snapshots, and Pods as sandboxes and their volumes have them.
  */
 
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import {
   ISOLATION_LEVELS,
@@ -11,7 +11,7 @@ import {
   type EngineReport,
   type IsolationLevel,
 } from "../engine/engine.ts";
-import { hasErrorCode, isForbidden, type ClusterApi } from "./api.ts";
+import { isForbidden, type ClusterApi } from "./api.ts";
 import { KEYS_SECRET } from "./keys.ts";
 import { toPod } from "./pod-spec.ts";
 import { planOf, tryPod, type PodTrialOptions } from "./probe-pod.ts";

@@ -4,13 +4,12 @@
  */
 
 import { randomUUID } from "node:crypto";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
-import { hasErrorCode } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 import { parseStored } from "./stored-text.ts";
 

@@ -7,9 +7,9 @@ import {
   randomBytes,
   type KeyObject,
 } from "node:crypto";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { createSecrets, type Secrets } from "../sandboxes/secrets.ts";
-import { hasErrorCode, type ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 
 const NAME = "sandbox-mcp-seed";

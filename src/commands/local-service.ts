@@ -6,7 +6,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { createService, type Service } from "../client/service.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { Engine, EngineReport } from "../engine/engine.ts";
@@ -91,7 +91,7 @@ const ELSEWHERE =
   "E2B_SANDBOX_URL and E2B_API_KEY to what it prints.";
 
 function isAbsence(error: unknown): error is SandboxError {
-  return error instanceof SandboxError && error.code === "unavailable";
+  return hasErrorCode(error, "unavailable");
 }
 
 async function openLocal(

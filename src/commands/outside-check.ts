@@ -2,7 +2,7 @@
 
 import { createService } from "../client/service.ts";
 import { anySignal } from "../common/any-signal.ts";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { toHomeFault } from "../common/home-fault.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
@@ -57,7 +57,7 @@ export async function checkOutside(
     const hint = error instanceof SandboxError ? error.hint : undefined;
     const remedy = hint ?? "see the checks above";
     // No service starts with such a configuration.
-    const isRefused = error instanceof SandboxError && error.code === "failed_precondition";
+    const isRefused = hasErrorCode(error, "failed_precondition");
     // Without any, the check of the template says what to do.
     const hasTemplate = canShareUsr() || (await findBase(config.home)) !== undefined;
     if (!isRefused && !hasTemplate) return [];

@@ -64,6 +64,10 @@ export class SandboxError extends Error {
   }
 }
 
+export function hasErrorCode(error: unknown, code: ErrorCode): error is SandboxError {
+  return error instanceof SandboxError && error.code === code;
+}
+
 const MAX_CAUSES = 8;
 
 /** The first code of the system found on an error or its causes, such as `ENOENT`; never ours. */

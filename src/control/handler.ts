@@ -7,7 +7,7 @@ import {
   type HeldBytes,
   type InFlight,
 } from "../common/concurrency.ts";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { readBodyInTurns, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
@@ -237,7 +237,7 @@ async function readBounded(
     });
   } catch (error) {
     if (!isHeld) return IN_FLIGHT;
-    if (error instanceof SandboxError && error.code === "resource_exhausted") return error;
+    if (hasErrorCode(error, "resource_exhausted")) return error;
     throw error;
   }
 }

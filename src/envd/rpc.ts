@@ -9,7 +9,7 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { createAsyncIterable, type UniversalHandler } from "@connectrpc/connect/protocol";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { errorText, hasErrorCode } from "../common/errors.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType, type ContentType } from "../rpc/content-type.ts";
@@ -186,7 +186,7 @@ function requireMessage(bytes: Uint8Array, type: ContentType, schema: MessageSch
 
 function toFault(error: unknown): ConnectError {
   if (error instanceof ConnectError) return error;
-  const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
+  const isTooDeep = hasErrorCode(error, "invalid_argument");
   const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
   return new ConnectError(errorText(error), code, undefined, undefined, error);
 }

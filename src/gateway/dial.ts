@@ -3,7 +3,7 @@
 import { type Socket, isIP } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect } from "node:tls";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import { withoutPort } from "../wire/address.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
@@ -23,7 +23,7 @@ export async function dialPort(
       return await endpoint.dial(port, signal);
     } catch (error) {
       // Nothing was sent yet: to try again is safe.
-      if (!(error instanceof SandboxError) || error.code !== "unavailable") throw error;
+      if (!hasErrorCode(error, "unavailable")) throw error;
       if (endpoint.ended.aborted) throw error;
     }
     await delay(delayMs, undefined, { signal });

@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { discardRest } from "../common/http.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
@@ -170,7 +170,7 @@ function toRefusal({ endpoint, port }: Passage, error: unknown): Refusal {
   if (ended.aborted) return notRunning(sandboxId);
   const shortage = shortageOf(error);
   if (shortage !== undefined) return outOfResources({ sandboxId, port }, shortage);
-  const isSilent = error instanceof SandboxError && error.code === "deadline_exceeded";
+  const isSilent = hasErrorCode(error, "deadline_exceeded");
   return isSilent ? silent({ sandboxId, port }) : portClosed({ sandboxId, port });
 }
 

@@ -22,7 +22,7 @@ import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { anySignal } from "../common/any-signal.ts";
 import { connectionOptions, HOP_BY_HOP } from "../common/connection-headers.ts";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import { joinStreams } from "../common/join-streams.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -100,7 +100,7 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
       traffic.add(target);
       return target;
     } catch (error) {
-      if (error instanceof SandboxError && error.code === "permission_denied") refused = error;
+      if (hasErrorCode(error, "permission_denied")) refused = error;
       throw error;
     }
   };
@@ -273,7 +273,7 @@ function toPlace({ protocol, hostname, port }: URL): Place {
 /** The words go to skopeo, which repeats them. */
 function statusOf(error: unknown): string {
   if (error instanceof TypeError) return "400 Bad Request";
-  const isRefused = error instanceof SandboxError && error.code === "permission_denied";
+  const isRefused = hasErrorCode(error, "permission_denied");
   return isRefused ? "403 Forbidden" : "502 Bad Gateway";
 }
 

@@ -6,7 +6,7 @@
 
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { SandboxLogs } from "../output/logs.ts";
 
@@ -53,7 +53,7 @@ async function isGone(
     await options.get(sandboxId, signal);
     return false;
   } catch (error) {
-    return error instanceof SandboxError && error.code === "not_found";
+    return hasErrorCode(error, "not_found");
   }
 }
 

@@ -1,6 +1,6 @@
 /** Hints for failed calls: the next step, in terms of the tools that are enabled. */
 
-import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { hasErrorCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { findEndCause } from "./end-cause.ts";
@@ -174,7 +174,7 @@ export async function explain(
     if (error.code === "not_found") return missingError(error);
     isRunning = true;
   } catch (failure) {
-    if (failure instanceof SandboxError && failure.code === "not_found") {
+    if (hasErrorCode(failure, "not_found")) {
       context.state.forget(sandboxId);
       return goneError(sandboxId, context, error);
     }

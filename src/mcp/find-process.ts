@@ -1,6 +1,6 @@
 /** A process that a tool names, whichever client watches it. */
 
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { requirePid, type ProcessView } from "../output/capture.ts";
 import { processHints, withHints } from "./error-hints.ts";
 import type { ToolContext } from "./tool.ts";
@@ -28,7 +28,7 @@ export async function findProcess(
     isReached = true;
     return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
   } catch (error) {
-    const isEnded = error instanceof SandboxError && error.code === "not_found";
+    const isEnded = hasErrorCode(error, "not_found");
     // The output so far is returned in place of the error.
     if (known !== undefined) {
       const endedAtMs = known.endedAtMs ?? context.clock.now();

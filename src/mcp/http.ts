@@ -16,7 +16,7 @@ import {
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { readBodyInTurns, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
@@ -281,14 +281,14 @@ function sendRpcError(
 
 function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {
   // The host left before its body was there.
-  if (error instanceof SandboxError && error.code === "canceled") return;
-  if (error instanceof SandboxError && error.code === "resource_exhausted") {
+  if (hasErrorCode(error, "canceled")) return;
+  if (hasErrorCode(error, "resource_exhausted")) {
     return sendRpcError(response, 413, { code: -32_600, text: "Request too large" });
   }
-  if (error instanceof SandboxError && error.code === "invalid_argument") {
+  if (hasErrorCode(error, "invalid_argument")) {
     return sendRpcError(response, 400, { code: -32_600, text: error.message });
   }
-  if (error instanceof SandboxError && error.code === "unavailable") {
+  if (hasErrorCode(error, "unavailable")) {
     if (!response.headersSent) response.setHeader("retry-after", String(RETRY_AFTER_S));
     return sendRpcError(response, 503, { code: -32_000, text: error.message });
   }

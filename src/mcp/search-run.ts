@@ -1,7 +1,7 @@
 /** One run of a program that searches: its output is read as it comes, and no more than is needed. */
 
 import type { Sandbox } from "../client/envd.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 
 /** What one search reads from its program. */
@@ -70,7 +70,7 @@ export async function runProgram(
 }
 
 function isTimeUp(error: unknown, deadline: AbortSignal): boolean {
-  return deadline.aborted || (error instanceof SandboxError && error.code === "deadline_exceeded");
+  return deadline.aborted || hasErrorCode(error, "deadline_exceeded");
 }
 
 const KILL_TIMEOUT_MS = 5_000;

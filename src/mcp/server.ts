@@ -2,7 +2,7 @@
 
 import { McpServer, ResourceNotFoundError, type ServerContext } from "@modelcontextprotocol/server";
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { timeLimit } from "../output/capture.ts";
@@ -181,7 +181,7 @@ function toContext(
         state.logs.open(sandbox.id);
         return sandbox;
       } catch (error) {
-        const isGone = error instanceof SandboxError && error.code === "not_found";
+        const isGone = hasErrorCode(error, "not_found");
         throw isGone
           ? await goneError(sandboxId, { service: state.service, suggest }, error)
           : error;

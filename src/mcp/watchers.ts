@@ -3,7 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { hasErrorCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
@@ -144,7 +144,7 @@ export class Watchers implements AsyncDisposable {
     try {
       await watcher.sandbox.filesystem.removeWatcher(watcher.id, anySignal(limits));
     } catch (error) {
-      if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+      if (!hasErrorCode(error, "not_found")) throw error;
     }
     watcher.isEnded = true;
   }
@@ -222,7 +222,7 @@ export class Watchers implements AsyncDisposable {
     } catch (error) {
       // The daemon may have given its events away in a reply that did not arrive.
       watcher.hasLost ||= error instanceof SandboxError && WITHOUT_REPLY.has(error.code);
-      const isUnknown = error instanceof SandboxError && error.code === "not_found";
+      const isUnknown = hasErrorCode(error, "not_found");
       if (watcher.held.length === 0 && (isUnknown || !watcher.isKnown)) this.#drop(watcher);
       throw error;
     }

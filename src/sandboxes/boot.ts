@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import { withTrust } from "../engine/templates/trust.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
@@ -133,7 +133,7 @@ async function callStarting(socket: Duplex, call: DaemonCall, signal: AbortSigna
 
 /** A daemon that refuses what every start asks of it is a fault of its sandbox: another one may start. */
 export function toRefusedStart(error: unknown): unknown {
-  if (!(error instanceof SandboxError) || error.code !== "internal") return error;
+  if (!hasErrorCode(error, "internal")) return error;
   const options = { cause: error, word: "sandbox_create_failed" } as const;
   return new SandboxError("unavailable", error.message, options);
 }

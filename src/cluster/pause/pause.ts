@@ -4,11 +4,11 @@
  */
 
 import { anySignal } from "../../common/any-signal.ts";
-import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
-import { hasErrorCode, isConflict } from "../api.ts";
+import { isConflict } from "../api.ts";
 import { askDaemon } from "../ask-daemon.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";

@@ -1,6 +1,6 @@
 /** Before any program of a client runs, the daemon of a Pod has noted what its image contains. */
 
-import { hasErrorCode } from "../api.ts";
+import { hasErrorCode } from "../../common/errors.ts";
 import { askDaemon } from "../ask-daemon.ts";
 import type { ClusterContext } from "../context.ts";
 import type { PodDialer } from "../dial.ts";

@@ -4,9 +4,9 @@
  */
 
 import { createHash } from "node:crypto";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { hasErrorCode, isConflict, type ClusterApi } from "../api.ts";
+import { isConflict, type ClusterApi } from "../api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { removeObject } from "../records.ts";
 import { parseStored } from "../stored-text.ts";

@@ -4,10 +4,11 @@
  */
 
 import { createHash } from "node:crypto";
+import { hasErrorCode } from "../../common/errors.ts";
 import { parseJson } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
-import { hasErrorCode, type ClusterApi } from "../api.ts";
+import type { ClusterApi } from "../api.ts";
 import { listObjects } from "../list-pages.ts";
 import { claimSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";

@@ -1,12 +1,12 @@
 /** Volumes as a team asks for them. One that is removed is marked first: then no sandbox can get it. */
 
 import { anySignal } from "../../common/any-signal.ts";
-import { errorText, SandboxError } from "../../common/errors.ts";
+import { errorText, hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
-import { hasErrorCode, isConflict } from "../api.ts";
+import { isConflict } from "../api.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";

@@ -7,7 +7,7 @@ import assert from "node:assert";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -118,7 +118,7 @@ async function checkpoint(
       return taken;
     } catch (error) {
       await removeTree(image.folder);
-      const isLate = error instanceof SandboxError && error.code === "deadline_exceeded";
+      const isLate = hasErrorCode(error, "deadline_exceeded");
       if (isLate || attempt === ATTEMPTS) {
         throw new SandboxError("unavailable", "memory was not saved", { cause: error });
       }

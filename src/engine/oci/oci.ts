@@ -1,7 +1,7 @@
 /** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
 
 import { dirname, join } from "node:path";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
@@ -175,7 +175,7 @@ async function contextFor(
   try {
     return await launchContext(isolation);
   } catch (error) {
-    const isMissing = error instanceof SandboxError && error.code === "unavailable";
+    const isMissing = hasErrorCode(error, "unavailable");
     throw memory !== undefined && isMissing ? notRestorable(error.message, error) : error;
   }
 }

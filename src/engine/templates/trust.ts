@@ -9,7 +9,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
-import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { errorText, hasErrorCode, isCode, SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
@@ -118,7 +118,7 @@ async function makeTrust(target: string, own: readonly string[]): Promise<void> 
     });
   } catch (error) {
     // Another process of this home was quicker.
-    if (!(error instanceof SandboxError) || error.code !== "already_exists") throw error;
+    if (!hasErrorCode(error, "already_exists")) throw error;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import type { Stats } from "node:fs";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { causeCode, errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { causeCode, errorText, hasErrorCode, isCode, SandboxError } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
@@ -157,7 +157,7 @@ function createPlaceMaker(budget: SharedWatchBudget, kept: KeptWatches<FileWatch
       return await start(share);
     } catch (error) {
       // Other sandboxes may hold what the kernel has: only a second attempt shows what helps.
-      const isFull = error instanceof SandboxError && error.code === "resource_exhausted";
+      const isFull = hasErrorCode(error, "resource_exhausted");
       if (!isFull || share.isRefused || !kept.endIdlest()) throw error;
       while (kept.endIdlest());
       return await start(newShare());

@@ -2,7 +2,7 @@
 
 import type { CallOptions } from "../../client/access.ts";
 import type { Sandbox } from "../../client/envd.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
@@ -60,7 +60,7 @@ async function named<T>(composing: Promise<T>, composition: Composition): Promis
   try {
     return await composing;
   } catch (error) {
-    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+    if (!hasErrorCode(error, "not_found")) throw error;
     const missing = await findMissing(composition);
     if (missing === undefined) {
       throw new SandboxError("unimplemented", error.message, { cause: error });
@@ -82,7 +82,7 @@ async function findMissing({
     try {
       await sandbox.filesystem.stat(source, options);
     } catch (error) {
-      if (error instanceof SandboxError && error.code === "not_found") return source;
+      if (hasErrorCode(error, "not_found")) return source;
       throw error;
     }
   }

@@ -1,6 +1,6 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
@@ -222,7 +222,7 @@ async function createWhenBuilt(
 }
 
 function buildingOf(error: unknown): string | undefined {
-  if (!(error instanceof SandboxError) || error.code !== "unavailable") return undefined;
+  if (!hasErrorCode(error, "unavailable")) return undefined;
   return findBuilding(error.message);
 }
 

@@ -1,6 +1,6 @@
 /** Tool: makes a directory. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
@@ -31,7 +31,7 @@ export const makeDirectory = defineTool({
     const outcome = await making.then(
       () => "made",
       (error: unknown) => {
-        if (error instanceof SandboxError && error.code === "already_exists") return "was there";
+        if (hasErrorCode(error, "already_exists")) return "was there";
         throw error;
       },
     );

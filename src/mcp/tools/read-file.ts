@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import type { FileSlice } from "../../client/files.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
 import { smallerBudget } from "../../output/shown-size.ts";
@@ -74,7 +74,7 @@ async function read(sandbox: Sandbox, params: Params, context: ToolContext): Pro
   try {
     return await withHints(reading, pathHints(path, context.suggest));
   } catch (error) {
-    if (!(error instanceof SandboxError) || error.code !== "invalid_argument") throw error;
+    if (!hasErrorCode(error, "invalid_argument")) throw error;
     const entry = await sandbox.filesystem.stat(path, options);
     if (entry.type !== "directory") {
       throw hinted(error, context.suggest("run_process", "Read a device with run_process."));

@@ -3,7 +3,7 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { chunksOf } from "../../common/bytes.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
@@ -190,7 +190,7 @@ async function feed(capture: Capture, params: Params, context: ToolContext): Pro
 /** Whether the input ended by a fault of the connection, as by a pause, and its process may go on. */
 function isCutOff(error: unknown, { state }: Capture): boolean {
   if (state.kind === "lost") return true;
-  return state.kind === "running" && error instanceof SandboxError && error.code === "unavailable";
+  return state.kind === "running" && hasErrorCode(error, "unavailable");
 }
 
 /** Ends the process of a cancelled call, which has no reply that names it. */

@@ -1,6 +1,6 @@
 /** Tool: writes to the stdin or the terminal of a process, and returns what it answers. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
@@ -113,7 +113,7 @@ export const sendInput = defineTool({
 
 /** A connection that broke, as by a pause, may have carried the bytes. */
 function isBroken(error: unknown): error is SandboxError {
-  return error instanceof SandboxError && error.code === "unavailable";
+  return hasErrorCode(error, "unavailable");
 }
 
 function requireSize({ cols, rows }: Params): void {

@@ -1,6 +1,6 @@
 /** Tool: signals a process. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { hasEnded, type ProcessView, requirePid, timeLimit } from "../../output/capture.ts";
 import { processHints, withHints } from "../error-hints.ts";
@@ -47,7 +47,7 @@ export const sendSignal = defineTool({
     } catch (error) {
       if (isFinished(error)) return heldReply(params, context);
       // Another server may know how it ended.
-      const isGone = error instanceof SandboxError && error.code === "not_found";
+      const isGone = hasErrorCode(error, "not_found");
       const stored = isGone ? await captures.recall(sandboxId, pid) : undefined;
       if (stored === undefined || !hasEnded(stored)) throw error;
       return endedReply(stored);
@@ -69,11 +69,7 @@ function endedReply({ processId, state }: ProcessView): Reply<never> {
 const FINISHED_TEXT = "os: process already finished";
 
 function isFinished(error: unknown): boolean {
-  return (
-    error instanceof SandboxError &&
-    error.code === "internal" &&
-    error.message.includes(FINISHED_TEXT)
-  );
+  return hasErrorCode(error, "internal") && error.message.includes(FINISHED_TEXT);
 }
 
 function heldReply(

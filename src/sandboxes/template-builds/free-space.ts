@@ -1,7 +1,7 @@
 /** Cached steps and sent archives are the first to go where space is wanted: builds make and ask for them anew. */
 
 import { join } from "node:path";
-import { SandboxError, type ErrorWord } from "../../common/errors.ts";
+import { hasErrorCode, type ErrorWord } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { Folders, Services } from "../context.ts";
 import { requireDiskSpace } from "../disk-space.ts";
@@ -28,7 +28,7 @@ export async function requireSpace(
     try {
       return await check(context.directory, word);
     } catch (error) {
-      if (!(error instanceof SandboxError) || error.code !== "resource_exhausted") throw error;
+      if (!hasErrorCode(error, "resource_exhausted")) throw error;
       if (!(await removeCached(context))) throw error;
     }
   }

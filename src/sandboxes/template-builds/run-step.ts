@@ -3,7 +3,7 @@
 import { open } from "node:fs/promises";
 import { posix } from "node:path";
 import type { DaemonClient } from "../../client/daemon-client.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { formOf } from "../../images/unpack.ts";
 import type { LineSink } from "./build-log.ts";
 import type { BuildStep } from "./build-request.ts";
@@ -161,7 +161,7 @@ async function runBash(io: StepIo, call: BashCall, subject: string): Promise<str
 /** The daemon refuses the calls of such a one as it does those without a token. */
 function isUnknownUser(error: unknown): boolean {
   if (!(error instanceof SandboxError)) return false;
-  return error.cause instanceof SandboxError && error.cause.code === "unauthenticated";
+  return hasErrorCode(error.cause, "unauthenticated");
 }
 
 function unknownUser(subject: string, user: string, cause: unknown): SandboxError {
