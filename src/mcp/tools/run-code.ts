@@ -13,6 +13,7 @@ import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { processLimitHint, withHints } from "../error-hints.ts";
 import { durationFact, excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
+import { followCapture } from "../follow-capture.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
@@ -82,18 +83,8 @@ export const runCode = defineTool({
     await using progress = new Progress({ send, clock, signal });
     const capture = await startCell(sandbox, { params, folder }, context);
     context.state.cells.note(capture, params);
-    progress.started(capture.pid);
-    for (const { stream, bytes } of capture.output.recent()) {
-      if (stream !== "note") progress.output(stream, bytes);
-    }
-    const listener = progress.output.bind(progress);
-    capture.listeners.add(listener);
-    try {
-      context.state.track(feed(capture, { params, folder }, context));
-      await capture.ended(context.waitLimit(params.wait_seconds * 1_000));
-    } finally {
-      capture.listeners.delete(listener);
-    }
+    context.state.track(feed(capture, { params, folder }, context));
+    await followCapture(capture, progress, context.waitLimit(params.wait_seconds * 1_000));
     if (signal.aborted) return await cancel(capture, context);
     if (capture.state.kind === "running") {
       await capture.output.announced();

@@ -19,6 +19,7 @@ import {
   stateFact,
   volumeFact,
 } from "../facts.ts";
+import { followCapture } from "../follow-capture.ts";
 import {
   MAX_TIMEOUT_SECONDS,
   pairsInput,
@@ -119,18 +120,8 @@ export const runProcess = defineTool({
     const { clock, signal, progress: send } = context;
     await using progress = new Progress({ send, clock, signal });
     const capture = await startProcess(sandbox, params, context);
-    progress.started(capture.pid);
-    for (const { stream, bytes } of capture.output.recent()) {
-      if (stream !== "note") progress.output(stream, bytes);
-    }
-    const listener = progress.output.bind(progress);
-    capture.listeners.add(listener);
     context.state.track(feed(capture, params, context));
-    try {
-      await capture.ended(context.waitLimit(params.wait_seconds * 1_000));
-    } finally {
-      capture.listeners.delete(listener);
-    }
+    await followCapture(capture, progress, context.waitLimit(params.wait_seconds * 1_000));
     if (signal.aborted) await cancel(capture, params, context);
     // The process id can be used with another server of this home.
     if (capture.state.kind === "running") await capture.output.announced();
