@@ -2,8 +2,7 @@
 
 import type { Clock } from "../common/clock.ts";
 import { initDaemon, toInit } from "../sandboxes/boot.ts";
-import { beginRun, type Endpoint, type Run } from "../sandboxes/run.ts";
-import { networkSchema } from "../wire/control.ts";
+import { beginRun, endpointFacts, type Endpoint, type Run } from "../sandboxes/run.ts";
 import { createPodDialer, type PodDialer } from "./dial.ts";
 import { addressOf, type Pod } from "./objects.ts";
 import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
@@ -73,16 +72,8 @@ export function createRuns(options: RunsOptions): Runs {
     const known = open.get(sandboxId);
     if (known !== undefined) return known.run.endpoint;
     const { stored, host } = present;
-    const { isSecured, isPrivate, network } = stored.record;
-    const { maskRequestHost: maskedHost, httpsPorts = [] } = networkSchema.parse(network ?? {});
-    const run = beginRun(dialer(stored, host), {
-      sandboxId,
-      accessToken: isSecured ? cluster.secrets.accessToken(sandboxId) : undefined,
-      trafficToken: isPrivate ? cluster.secrets.trafficToken(sandboxId) : undefined,
-      maskedHost,
-      httpsPorts,
-      servicePorts: [],
-    });
+    const facts = endpointFacts(stored.record, cluster.secrets);
+    const run = beginRun(dialer(stored, host), { ...facts, servicePorts: [] });
     open.set(sandboxId, { host, run });
     return run.endpoint;
   }

@@ -1,6 +1,5 @@
 /** Templates that are there without a request: where they come from, how they are recorded. */
 
-import { randomUUID } from "node:crypto";
 import { relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../common/clock.ts";
@@ -13,7 +12,7 @@ import {
   type TemplateRecord,
   type TemplateSetup,
 } from "../store/store.ts";
-import { randomId } from "../wire/address.ts";
+import { newReadyBuild, newTemplate } from "./new-template.ts";
 import type { CleanupRetries } from "./retry-cleanup.ts";
 
 /** The tag of a reference that names none. */
@@ -77,34 +76,17 @@ export function registerBuiltIn(
     if (isRegistered(store, builtIn, layers)) return;
     const nowMs = clock.now();
     const template: TemplateRecord = store.templates.getByName(builtIn.name) ?? {
-      templateId: randomId(),
+      ...newTemplate(DEFAULT_TEAM, builtIn.name, nowMs),
       kind: "built-in",
-      team: DEFAULT_TEAM,
-      name: builtIn.name,
       isPublic: true,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      lastSpawnedAtMs: null,
-      spawnCount: 0,
     };
     const { templateId } = template;
-    const buildId = randomUUID();
     store.templates.put({ ...template, updatedAtMs: nowMs });
-    store.builds.put({
-      buildId,
-      templateId,
-      owner,
-      status: "ready",
-      sourceSandboxId: null,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-      limits,
-      layers,
-      defaultUser: builtIn.defaultUser,
-      defaultWorkdir: builtIn.defaultWorkdir,
-      ...(builtIn.setup !== undefined && { setup: builtIn.setup }),
-    });
+    const { defaultUser, defaultWorkdir, setup } = builtIn;
+    const facts = { templateId, owner, limits, layers, defaultUser, defaultWorkdir };
+    const build = newReadyBuild({ ...facts, ...(setup !== undefined && { setup }) }, nowMs);
+    store.builds.put(build);
+    const { buildId } = build;
     store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId, createdAtMs: nowMs });
   });
 }

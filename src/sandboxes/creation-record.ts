@@ -5,6 +5,7 @@ import type { IsolationLevel } from "../engine/engine.ts";
 import type { CreationRecord, SandboxRecord } from "../store/store.ts";
 import type { Services, Tenant } from "./context.ts";
 import type { CreationKey, StartedSandbox } from "./sandbox.ts";
+import { tokensOf } from "./secrets.ts";
 
 /** How long a key stands for one request. */
 export const KEPT_MS = 86_400_000;
@@ -67,14 +68,13 @@ export function toStarted(
   { secrets }: Pick<Services, "secrets">,
   { sandbox }: Pick<CreationRecord, "sandbox">,
 ): StartedSandbox {
-  const { sandboxId, templateId, alias, isolation, isSecured, isPrivate } = sandbox;
+  const { sandboxId, templateId, alias, isolation } = sandbox;
   return {
     sandboxId,
     templateId,
     alias: alias ?? undefined,
     isolation,
-    accessToken: isSecured ? secrets.accessToken(sandboxId) : undefined,
-    trafficToken: isPrivate ? secrets.trafficToken(sandboxId) : undefined,
+    ...tokensOf(sandbox, secrets),
     allowsInternet: sandbox.allowsInternet ?? undefined,
     memory: sandbox.memory ?? undefined,
   };

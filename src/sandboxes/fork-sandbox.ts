@@ -6,7 +6,6 @@ import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
-import { networkSchema } from "../wire/control.ts";
 import {
   forkTooMany,
   MESSAGES,
@@ -26,8 +25,7 @@ import type {
 import type { CreatePlan } from "./create-plan.ts";
 import { startReserved, type CreateContext } from "./create-sandbox.ts";
 import { changeState, endEntry, findEntry } from "./registry.ts";
-import type { CreateOptions, Sandbox } from "./sandbox.ts";
-import { openEnvironment } from "./secrets.ts";
+import { optionsOf, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout } from "./timeout.ts";
 
@@ -196,18 +194,8 @@ function toPlan(
     resolved: { template, build },
     mounts: source.volumeMounts,
     options: {
-      template: source.templateId,
+      ...optionsOf(source, context.secrets),
       timeoutSeconds,
-      isSecured: source.isSecured,
-      pausesAtTimeout: source.pausesAtTimeout,
-      keepsMemory: source.keepsMemory,
-      resumesOnTraffic: source.resumesOnTraffic,
-      allowsInternet: source.allowsInternet ?? undefined,
-      network: source.network === null ? undefined : networkSchema.parse(source.network),
-      metadata: source.metadata ?? undefined,
-      volumeMounts: source.volumeMounts,
-      mcpServers: source.mcpServers,
-      environment: openEnvironment(context.secrets, source.sealedEnvironment),
       isolation,
     },
   };

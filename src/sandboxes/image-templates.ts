@@ -1,6 +1,5 @@
 /** Templates that are an image: their records, and the layers of images that no template names. */
 
-import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
@@ -14,7 +13,7 @@ import type { ImageLayer } from "../images/images.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { toStoredLayer } from "./built-ins.ts";
 import { findUnusedImages } from "./layer-folders.ts";
-import { newTemplate } from "./new-template.ts";
+import { newReadyBuild, newTemplate } from "./new-template.ts";
 import { readSetupLabel } from "./setup-label.ts";
 
 export interface RegisterOptions {
@@ -48,15 +47,9 @@ export function registerImage(options: RegisterOptions, image: ImageLayer): Buil
     const nowMs = Date.now();
     const template = known ?? newTemplate(team, name, nowMs);
     const { templateId } = template;
-    const build: BuildRecord = {
-      buildId: randomUUID(),
+    const facts = {
       templateId,
       owner: "image",
-      status: "ready",
-      sourceSandboxId: null,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
       limits,
       layers: [toStoredLayer(join(options.home, LAYERS), image.layer)],
       defaultUser: image.defaultUser,
@@ -69,6 +62,7 @@ export function registerImage(options: RegisterOptions, image: ImageLayer): Buil
         ...setup,
       },
     };
+    const build = newReadyBuild(facts, nowMs);
     store.templates.put({ ...template, updatedAtMs: nowMs });
     store.builds.put(build);
     for (const tag of tags) {

@@ -6,14 +6,13 @@ import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord, BuildRecord } from "../store/store.ts";
-import { networkSchema } from "../wire/control.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
 import { toInit } from "./boot.ts";
 import { releaseForkBuild } from "./builds.ts";
 import type { SandboxEntry, Tenant, Registry, Services, History, Folders } from "./context.ts";
 import { discard } from "./discard.ts";
 import { followDaemon } from "./follow-daemon.ts";
-import { beginRun, type Run } from "./run.ts";
+import { beginRun, endpointFacts, type Run } from "./run.ts";
 import { servicePortsOf } from "./service-ports.ts";
 
 /** A change may have to wait for others; more rounds than this mean that they never end. */
@@ -163,15 +162,9 @@ export function openRun(
   container: Container,
   record: SandboxRecord,
 ): Run {
-  const { sandboxId, isSecured, isPrivate, network } = record;
-  const { maskRequestHost: maskedHost, httpsPorts = [] } = networkSchema.parse(network ?? {});
   context.meter.note();
   return beginRun(container, {
-    sandboxId,
-    accessToken: isSecured ? context.secrets.accessToken(sandboxId) : undefined,
-    trafficToken: isPrivate ? context.secrets.trafficToken(sandboxId) : undefined,
-    maskedHost,
-    httpsPorts,
+    ...endpointFacts(record, context.secrets),
     servicePorts: servicePortsOf(context.store, record.templateId),
   });
 }

@@ -4,9 +4,12 @@ import type { Socket } from "node:net";
 import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { networkSchema } from "../wire/control.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { callDaemon, createDaemonWatch, type DaemonWatch } from "./daemon-call.ts";
+import { tokensOf, type Secrets } from "./secrets.ts";
 
 /** What the gateway may know of a running sandbox. One object per run: it ends with the run. */
 export interface Endpoint {
@@ -27,6 +30,14 @@ export interface Endpoint {
   dial(port: number, signal: AbortSignal): Promise<Socket>;
   /** For calls that wait for a reply, which comes through the daemon whatever the port is. */
   readonly watch: DaemonWatch;
+}
+
+/** What follows from the record of its sandbox. */
+export function endpointFacts(record: SandboxRecord, secrets: Secrets) {
+  const { maskRequestHost: maskedHost, httpsPorts = [] } = networkSchema.parse(
+    record.network ?? {},
+  );
+  return { sandboxId: record.sandboxId, ...tokensOf(record, secrets), maskedHost, httpsPorts };
 }
 
 export interface Run {

@@ -4,7 +4,7 @@ import type { Container, ContainerLimits, IsolationLevel } from "../engine/engin
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { CarriedMemory } from "./memory.ts";
-import type { Secrets } from "./secrets.ts";
+import { openEnvironment, tokensOf, type Secrets } from "./secrets.ts";
 import type { MountRequest } from "./volume-rules.ts";
 
 /** A sandbox at one moment. */
@@ -97,9 +97,8 @@ export interface DescribedEntry {
 }
 
 export function toSandbox({ record, container }: DescribedEntry, secrets: Secrets): Sandbox {
-  const { sandboxId } = record;
   return {
-    sandboxId,
+    sandboxId: record.sandboxId,
     templateId: record.templateId,
     alias: record.alias ?? undefined,
     state: record.state === "paused" ? "paused" : "running",
@@ -111,8 +110,7 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     endAtMs: record.endAtMs,
     limits: record.limits,
     isolation: container.level,
-    accessToken: record.isSecured ? secrets.accessToken(sandboxId) : undefined,
-    trafficToken: record.isPrivate ? secrets.trafficToken(sandboxId) : undefined,
+    ...tokensOf(record, secrets),
     pausesAtTimeout: record.pausesAtTimeout,
     resumesOnTraffic: record.resumesOnTraffic,
     allowsInternet: record.allowsInternet ?? undefined,
@@ -120,5 +118,25 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     metadata: record.metadata ?? undefined,
     volumeMounts: record.volumeMounts.map(({ name, path }) => ({ name, path })),
     memory: record.memory ?? undefined,
+  };
+}
+
+/** How the sandbox of this record was created; its times and its kernel are left to the caller. */
+export function optionsOf(
+  record: SandboxRecord,
+  secrets: Secrets,
+): Omit<CreateOptions, "timeoutSeconds"> {
+  return {
+    template: record.templateId,
+    isSecured: record.isSecured,
+    pausesAtTimeout: record.pausesAtTimeout,
+    keepsMemory: record.keepsMemory,
+    resumesOnTraffic: record.resumesOnTraffic,
+    allowsInternet: record.allowsInternet ?? undefined,
+    network: record.network === null ? undefined : networkSchema.parse(record.network),
+    metadata: record.metadata ?? undefined,
+    volumeMounts: record.volumeMounts,
+    mcpServers: record.mcpServers,
+    environment: openEnvironment(secrets, record.sealedEnvironment),
   };
 }

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openSecret } from "../common/secret-file.ts";
-import type { Store } from "../store/store.ts";
+import type { SandboxRecord, Store } from "../store/store.ts";
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
@@ -89,4 +89,15 @@ function derive(root: KeyObject, label: string): Buffer {
 /** The environment that a record carries under seal. */
 export function openEnvironment(secrets: Secrets, sealed: string | null): Record<string, string> {
   return sealed === null ? {} : JSON.parse(secrets.unseal(sealed));
+}
+
+/** The tokens of the sandbox of a record; undefined where it needs none. */
+export function tokensOf(
+  { sandboxId, isSecured, isPrivate }: Pick<SandboxRecord, "sandboxId" | "isSecured" | "isPrivate">,
+  secrets: Pick<Secrets, "accessToken" | "trafficToken">,
+): Readonly<Record<"accessToken" | "trafficToken", string | undefined>> {
+  return {
+    accessToken: isSecured ? secrets.accessToken(sandboxId) : undefined,
+    trafficToken: isPrivate ? secrets.trafficToken(sandboxId) : undefined,
+  };
 }

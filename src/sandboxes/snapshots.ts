@@ -14,6 +14,7 @@ import { writeBuild } from "./builds.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
 import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "./context.ts";
 import { memoryOf, type CarriedMemory } from "./memory.ts";
+import { newTemplate } from "./new-template.ts";
 import {
   beginPage,
   lastPosition,
@@ -132,16 +133,11 @@ function commit(context: Services & Tenant, build: BuildRecord, name: SnapshotNa
     const nowMs = clock.now();
     // Another snapshot may have taken the name while this one was written.
     const known = ownTemplate(context, name);
+    const fullName = name.alias === undefined ? null : `${context.team}/${name.alias}`;
     const template: TemplateRecord = known ?? {
+      ...newTemplate(context.team, fullName, nowMs),
       templateId: build.templateId,
       kind: "snapshot",
-      team: context.team,
-      name: name.alias === undefined ? null : `${context.team}/${name.alias}`,
-      isPublic: false,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      lastSpawnedAtMs: null,
-      spawnCount: 0,
     };
     const { templateId } = template;
     const { buildId } = build;

@@ -5,11 +5,9 @@ import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { ForkOptions, ForkResult } from "../../sandboxes/fork-sandbox.ts";
 import { cleanUpOrRetry } from "../../sandboxes/retry-cleanup.ts";
-import type { CreateOptions } from "../../sandboxes/sandbox.ts";
-import { openEnvironment } from "../../sandboxes/secrets.ts";
+import { optionsOf, type CreateOptions } from "../../sandboxes/sandbox.ts";
 import { checkTimeout, MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../../store/store.ts";
-import { networkSchema } from "../../wire/control.ts";
 import { forkTooMany, MESSAGES } from "../../wire/messages.ts";
 import { START_TIMEOUT_MS } from "../boot-pod.ts";
 import type { ClusterContext } from "../context.ts";
@@ -99,17 +97,10 @@ function toOptions(
   timeoutSeconds: number,
 ): CreateOptions {
   return {
-    template: source.templateId,
+    ...optionsOf(source, cluster.secrets),
     timeoutSeconds,
-    isSecured: source.isSecured,
     pausesAtTimeout: false,
     keepsMemory: false,
     resumesOnTraffic: false,
-    allowsInternet: source.allowsInternet ?? undefined,
-    network: source.network === null ? undefined : networkSchema.parse(source.network),
-    metadata: source.metadata ?? undefined,
-    volumeMounts: source.volumeMounts,
-    mcpServers: source.mcpServers,
-    environment: openEnvironment(cluster.secrets, source.sealedEnvironment),
   };
 }

@@ -1,12 +1,12 @@
 /** The image that a build begins with, as a layer that a record of the cache names. */
 
-import { randomUUID } from "node:crypto";
 import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { addImage } from "../../images/add-image.ts";
 import type { ImageLayer } from "../../images/images.ts";
 import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
-import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
+import { DEFAULT_TEAM } from "../../store/store.ts";
+import { newReadyBuild } from "../new-template.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cacheTemplateId } from "./cache.ts";
 import { requireSpace } from "./free-space.ts";
@@ -48,15 +48,9 @@ export async function resolveImage(
     }
     const nowMs = clock.now();
     const pairs = added.config.env.map(({ name, value }) => [name, value] as const);
-    const build: BuildRecord = {
-      buildId: randomUUID(),
+    const facts = {
       templateId: cacheTemplateId(context),
       owner,
-      status: "ready",
-      sourceSandboxId: null,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
       limits,
       layers,
       defaultUser: added.defaultUser,
@@ -64,6 +58,7 @@ export async function resolveImage(
       setup: { environment: Object.fromEntries(pairs), startCommand: "", readyCommand: "" },
       cacheKey,
     };
+    const build = newReadyBuild(facts, nowMs);
     store.builds.put(build);
     return { template, build };
   };
