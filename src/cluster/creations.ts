@@ -4,8 +4,8 @@
  * before that is a running one, and is kept when it is.
  */
 
-import { createHash } from "node:crypto";
 import { hasErrorCode } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { creationRecordSchema, type SandboxRecord } from "../store/store.ts";
@@ -57,7 +57,7 @@ export interface OpenCreation {
 
 /** The name of its ConfigMap. */
 export function creationName({ team, key }: Pick<Creation, "team" | "key">): string {
-  const hash = createHash("sha256").update(`${team}\n${key}`, "utf8").digest("hex");
+  const hash = sha256Hex(`${team}\n${key}`);
   return `creation-${hash.slice(0, HASH_CHARACTERS)}`;
 }
 

@@ -1,7 +1,7 @@
 /** Templates of a cluster: images in a registry, each under the name that the configuration gives it. */
 
-import { createHash } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { DEFAULT_TAG } from "../sandboxes/built-ins.ts";
 import { paginate } from "../sandboxes/paging.ts";
@@ -99,8 +99,8 @@ export function createImageTemplates(
 
 function toResolved(podImage: PodImage, limits: ContainerLimits): ResolvedTemplate {
   const { name, image, user = DEFAULT_USER, workdir = DEFAULT_WORKDIR } = podImage;
-  const templateId = hashOf(`template ${name}`).slice(0, ID_CHARACTERS);
-  const hex = hashOf(`build ${name} ${image}`);
+  const templateId = sha256Hex(`template ${name}`).slice(0, ID_CHARACTERS);
+  const hex = sha256Hex(`build ${name} ${image}`);
   const parts = [
     hex.slice(0, 8),
     hex.slice(8, 12),
@@ -137,8 +137,4 @@ function toResolved(podImage: PodImage, limits: ContainerLimits): ResolvedTempla
 
 function refuse(): never {
   throw cannot("templates");
-}
-
-function hashOf(text: string): string {
-  return createHash("sha256").update(text, "utf8").digest("hex");
 }

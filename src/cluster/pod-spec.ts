@@ -1,6 +1,6 @@
 /** The Pod of a sandbox: everything that isolates it is set here and nowhere else. */
 
-import { createHash } from "node:crypto";
+import { sha256Hex } from "../common/hash.ts";
 import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { VOLUME_OWNER_ID } from "../sandboxes/volume-disks.ts";
@@ -147,5 +147,5 @@ function toContainer(plan: PodPlan, name: string) {
 
 /** The same for Pods that differ in nothing but their name. */
 export function shapeOf(plan: PodPlan): string {
-  return createHash("sha256").update(JSON.stringify(plan)).digest("hex").slice(0, 16);
+  return sha256Hex(JSON.stringify(plan)).slice(0, 16);
 }

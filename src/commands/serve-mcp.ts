@@ -1,8 +1,8 @@
 /** The endpoint `/mcp` of `serve`: it speaks to this service like any client, for each team apart. */
 
-import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { createService } from "../client/service.ts";
+import { sha256Hex } from "../common/hash.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import { createConformanceFixtures } from "../dev/conformance-fixtures.ts";
@@ -112,5 +112,5 @@ function startEndpoint(
 
 /** Tells the holders of different keys apart without keeping a key. */
 function principalOf(token: string): string {
-  return createHash("sha256").update(token, "utf8").digest("hex");
+  return sha256Hex(token);
 }

@@ -1,7 +1,7 @@
 /** Where the spools of a service lie in the home. */
 
-import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { sha256Hex } from "../common/hash.ts";
 import type { Config } from "../config.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 
@@ -22,7 +22,7 @@ export function spoolFolderOf(config: Config): string {
 /** Of a remote service, apart for each key. */
 function remoteSpoolFolder({ home, remote }: Config): string {
   const parts = [remote?.apiUrl ?? "", remote?.domain ?? "", remote?.apiKey ?? ""];
-  const hash = createHash("sha256").update(JSON.stringify(parts), "utf8").digest("hex");
+  const hash = sha256Hex(JSON.stringify(parts));
   return join(home, SPOOL, `remote-${hash.slice(0, SCOPE_CHARACTERS)}`);
 }
 

@@ -4,7 +4,8 @@
  * @see https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
  */
 
-import { createHash, createHmac } from "node:crypto";
+import { createHmac } from "node:crypto";
+import { sha256Hex } from "../common/hash.ts";
 
 const ALGORITHM = "AWS4-HMAC-SHA256";
 
@@ -45,10 +46,10 @@ export function signRequest(request: UnsignedRequest, key: AwsKey): Record<strin
     ...signed.map(([name, value]) => `${name}:${value.trim().replaceAll(/ +/g, " ")}`),
     "",
     names,
-    sha256(request.body),
+    sha256Hex(request.body),
   ].join("\n");
   const scope = `${date}/${region}/${service}/aws4_request`;
-  const text = [ALGORITHM, time, scope, sha256(canonical)].join("\n");
+  const text = [ALGORITHM, time, scope, sha256Hex(canonical)].join("\n");
   const signingKey = [date, region, service, "aws4_request"].reduce<Buffer | string>(
     hmac,
     `AWS4${key.secretAccessKey}`,
@@ -58,10 +59,6 @@ export function signRequest(request: UnsignedRequest, key: AwsKey): Record<strin
     `${ALGORITHM} Credential=${key.accessKeyId}/${scope}, ` +
     `SignedHeaders=${names}, Signature=${signature}`;
   return { ...headers, authorization };
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }
 
 function hmac(key: Buffer | string, text: string): Buffer {

@@ -19,6 +19,7 @@ import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { COPY_FULL_PATTERN, errorText, SandboxError } from "../common/errors.ts";
 import { ifThere } from "../common/files.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import { quoteName } from "../common/untrusted-text.ts";
@@ -151,7 +152,7 @@ async function writeDocuments(task: ExportTask, directory: string, archive: stri
 
 async function putDocument(layout: string, value: unknown) {
   const data = Buffer.from(JSON.stringify(value), "utf8");
-  const hex = createHash("sha256").update(data).digest("hex");
+  const hex = sha256Hex(data);
   await writeFile(blobOf(layout, hex), data);
   return { digest: `sha256:${hex}`, size: data.length };
 }

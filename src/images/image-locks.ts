@@ -5,9 +5,9 @@
  * alone, so no process waits for the registry of another.
  */
 
-import { createHash } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { sha256Hex } from "../common/hash.ts";
 import { holdLock, tryLock, withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import type { PullOptions } from "./images.ts";
@@ -44,7 +44,7 @@ export async function withImageLock<T>(
   what: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const digest = createHash("sha256").update(what).digest("hex").slice(0, DIGEST_CHARACTERS);
+  const digest = sha256Hex(what).slice(0, DIGEST_CHARACTERS);
   return withLock({ home, name: `image-${digest}`, timeoutMs: LOCK_TIMEOUT_MS, signal }, work);
 }
 

@@ -8,6 +8,7 @@ import { createHash } from "node:crypto";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode, SandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 
@@ -110,7 +111,7 @@ function blobPath(layout: string, name: string): string {
 }
 
 function hashOf(bytes: Buffer): string {
-  return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+  return `sha256:${sha256Hex(bytes)}`;
 }
 
 function wrongDigest(name: string): never {

@@ -1,11 +1,11 @@
 /** Fetches an image into an OCI layout, by skopeo. */
 
 import assert from "node:assert";
-import { createHash } from "node:crypto";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
@@ -70,7 +70,7 @@ export async function findImage(reference: string, options: PullOptions): Promis
     if (options.isOfRequest === true) await requirePublicRegistry(source, options.nameServers);
     const raw = await inspectRaw(toTask({ source, directory }, options));
     const text = Buffer.from(raw, "utf8");
-    const digest = `sha256:${createHash("sha256").update(text).digest("hex")}`;
+    const digest = `sha256:${sha256Hex(text)}`;
     if (parsed.kind === "registry" && parsed.digest !== undefined && parsed.digest !== digest) {
       throw new SandboxError(
         "failed_precondition",

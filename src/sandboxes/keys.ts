@@ -1,8 +1,9 @@
 /** API keys of the local service: shown once, stored as a hash. */
 
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { countUnsafe, quoteName } from "../common/untrusted-text.ts";
 import { DEFAULT_TEAM, type KeyRecord, type Store } from "../store/store.ts";
 
@@ -51,7 +52,7 @@ export function makeKey(clock: Clock, { name, team = DEFAULT_TEAM }: KeyHolder):
   requireTeam(team);
   requireKeyName(name);
   const key = newKey();
-  const hash = hashKey(key);
+  const hash = sha256Hex(key);
   const value = key.slice(KEY_PREFIX.length);
   const record: KeyRecord = {
     keyId: hash.slice(0, ID_CHARACTERS),
@@ -140,13 +141,13 @@ export function createKeyCheck(
   store: { readonly keys: Pick<Store["keys"], "getByHash" | "teams"> },
   given: readonly string[],
 ): KeyCheck {
-  const teams = new Map(given.map((key) => [hashKey(key), DEFAULT_TEAM]));
+  const teams = new Map(given.map((key) => [sha256Hex(key), DEFAULT_TEAM]));
   const issued = new Map<string, string>();
   return {
     given,
     teamOf(key) {
       // Found by hash: how long that takes tells nothing about the key.
-      const hash = hashKey(key);
+      const hash = sha256Hex(key);
       const known = teams.get(hash);
       if (known !== undefined || !KEY_PATTERN.test(key)) return known;
       return store.keys.getByHash(hash)?.team;
@@ -156,12 +157,8 @@ export function createKeyCheck(
     issue(team) {
       const key = issued.get(team) ?? newKey();
       issued.set(team, key);
-      teams.set(hashKey(key), team);
+      teams.set(sha256Hex(key), team);
       return key;
     },
   };
-}
-
-function hashKey(key: string): string {
-  return createHash("sha256").update(key, "utf8").digest("hex");
 }

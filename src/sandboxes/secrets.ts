@@ -3,7 +3,6 @@
 import {
   createCipheriv,
   createDecipheriv,
-  createHash,
   createHmac,
   createSecretKey,
   randomBytes,
@@ -11,6 +10,7 @@ import {
 } from "node:crypto";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { openSecret } from "../common/secret-file.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 
@@ -37,7 +37,7 @@ export interface Secrets {
 export async function openSecrets(home: string, store: Store): Promise<Secrets> {
   const path = join(home, "seed");
   const seed = await openSecret(path);
-  const fingerprint = createHash("sha256").update(seed).digest("hex");
+  const fingerprint = sha256Hex(seed);
   const known = store.facts.get(FINGERPRINT);
   if (known === undefined) store.facts.put(FINGERPRINT, fingerprint);
   else if (known !== fingerprint) {

@@ -6,6 +6,7 @@ import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
 import { SandboxError } from "../../common/errors.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
 import type { LayerSink } from "./layer.ts";
 import type { Registry } from "./registry.ts";
@@ -169,5 +170,5 @@ export function toOci(descriptor: Descriptor): Descriptor {
 }
 
 export function digestOf(data: Buffer): string {
-  return `sha256:${createHash("sha256").update(data).digest("hex")}`;
+  return `sha256:${sha256Hex(data)}`;
 }

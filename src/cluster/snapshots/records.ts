@@ -3,8 +3,8 @@
  * from the decision on until the image is gone. Every change names the version that it was made from.
  */
 
-import { createHash } from "node:crypto";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
 import { isConflict, type ClusterApi } from "../api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
@@ -67,7 +67,7 @@ export function snapshotName(buildId: string): string {
 
 /** All snapshots of a name are of one template, in every front. */
 export function namedTemplateId(team: string, alias: string): string {
-  const hash = createHash("sha256").update(`snapshot\n${team}\n${alias}`, "utf8").digest("hex");
+  const hash = sha256Hex(`snapshot\n${team}\n${alias}`);
   return hash.slice(0, ID_CHARACTERS);
 }
 

@@ -3,8 +3,8 @@
  * wins, and its uid is the identifier. What else there is to know is in an annotation, without secrets.
  */
 
-import { createHash } from "node:crypto";
 import { hasErrorCode } from "../../common/errors.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { parseJson } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
@@ -68,7 +68,7 @@ function parseFacts(text: string | undefined): VolumeFacts | undefined {
 }
 
 export function claimName(team: string, name: string): string {
-  const hash = createHash("sha256").update(`volume\n${team}\n${name}`, "utf8").digest("hex");
+  const hash = sha256Hex(`volume\n${team}\n${name}`);
   return `volume-${hash.slice(0, HASH_CHARACTERS)}`;
 }
 

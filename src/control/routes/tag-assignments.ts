@@ -1,7 +1,7 @@
 /** `/templates/{templateID}/tags/...`: tags one by one and in groups, with their assignments. */
 
-import { createHash } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
 import { normalizeTag, type TagAssignment } from "../../sandboxes/template-tags.ts";
 import { wholeNumber } from "../../wire/bounds.ts";
@@ -150,6 +150,6 @@ function toAssignmentBody({ tag, build }: TagAssignment): TagAssignmentBody {
 
 /** The same for the same assignment (RFC 9562, version 8). */
 function toUuid(facts: string): string {
-  const hash = createHash("sha256").update(facts).digest("hex");
+  const hash = sha256Hex(facts);
   return hash.replace(UUID_PARTS, "$1-$2-8$3-8$4-$5");
 }

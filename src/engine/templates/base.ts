@@ -3,11 +3,11 @@
  * can show its files with a container's ids, their owners are moved instead.
  */
 
-import { createHash } from "node:crypto";
 import { chmod, lchown, lstat, mkdir, opendir, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
@@ -80,10 +80,9 @@ const PIP_CONFIG = "[global]\nbreak-system-packages = true\n";
 const LAYOUT = 4;
 
 /** Names all of the above: a base that was built from another recipe is out of date. */
-export const BASE_RECIPE: string = createHash("sha256")
-  .update(JSON.stringify([LAYOUT, PACKAGES, OPTIONS, PIP_CONFIG]), "utf8")
-  .digest("hex")
-  .slice(0, 8);
+export const BASE_RECIPE: string = sha256Hex(
+  JSON.stringify([LAYOUT, PACKAGES, OPTIONS, PIP_CONFIG]),
+).slice(0, 8);
 
 /** Where a Debian or a child of it says what its mirror is; the first one that is there counts. */
 const SOURCES = [

@@ -4,11 +4,11 @@
  * keys, passwords and `/usr/local`, where administrators keep private things, are not in it.
  */
 
-import { createHash } from "node:crypto";
 import { chmod, cp, lstat, mkdir, readdir, readlink, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -107,10 +107,9 @@ const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";
 const LAYOUT = 4;
 
 /** Names all of the above: a skeleton that was made by another list is not used. */
-export const HOST_RECIPE: string = createHash("sha256")
-  .update(JSON.stringify([LAYOUT, [...SETTINGS], NESTED, LINKS, FOLDERS, LOCAL_FOLDERS, SUDO_SHIM]))
-  .digest("hex")
-  .slice(0, 8);
+export const HOST_RECIPE: string = sha256Hex(
+  JSON.stringify([LAYOUT, [...SETTINGS], NESTED, LINKS, FOLDERS, LOCAL_FOLDERS, SUDO_SHIM]),
+).slice(0, 8);
 
 /** The second layer: nothing for `/`, an empty `local` for `/usr`. */
 const OVER = "over";

@@ -1,6 +1,6 @@
 /** The template `code-interpreter`: `base` with Python's packages for work on data, and its kernels. */
 
-import { createHash } from "node:crypto";
+import { sha256Hex } from "../../common/hash.ts";
 import type { Layer } from "../engine.ts";
 import { BASE_RECIPE, buildBase, type BuildOptions } from "./base.ts";
 
@@ -26,11 +26,9 @@ const PACKAGES = [
   "python3-sympy",
 ] as const;
 
+const RECIPE = JSON.stringify([BASE_RECIPE, PACKAGES]);
 /** An interpreter that was built from another recipe is out of date. */
-export const INTERPRETER_RECIPE: string = createHash("sha256")
-  .update(JSON.stringify([BASE_RECIPE, PACKAGES]), "utf8")
-  .digest("hex")
-  .slice(0, 8);
+export const INTERPRETER_RECIPE: string = sha256Hex(RECIPE).slice(0, 8);
 
 /**
  * Builds the layer as `buildBase` does; takes about two minutes and 1.5 GB.

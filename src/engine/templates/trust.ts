@@ -5,12 +5,13 @@
  * variables of both.
  */
 
-import { createHash, X509Certificate } from "node:crypto";
+import { X509Certificate } from "node:crypto";
 import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
 import { errorText, hasErrorCode, isCode, SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -60,7 +61,7 @@ export async function prepareTrust(options: TrustOptions): Promise<Trust | undef
   const own = await findOwn(options);
   if (own.length === 0 && !options.hasProxy) return undefined;
   const facts = JSON.stringify([LAYOUT, process.versions.node, own, isRootless()]);
-  const name = createHash("sha256").update(facts, "utf8").digest("hex").slice(0, 16);
+  const name = sha256Hex(facts).slice(0, 16);
   const target = join(options.home, "trust", name);
   if (!(await isThere(join(target, TREES.root, SUDO_RULE)))) await makeTrust(target, own);
   const { root, usr } = TREES;

@@ -3,7 +3,7 @@
  * of its own that no template has; a running build holds a record of its layers, too.
  */
 
-import { createHash } from "node:crypto";
+import { sha256Hex } from "../../common/hash.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
 import { removeLayers, unnamedFolders } from "../layer-folders.ts";
@@ -46,7 +46,7 @@ export function finalKey(parent: string, setup: unknown): string {
 }
 
 function hash(parts: readonly unknown[]): string {
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+  return sha256Hex(JSON.stringify(parts));
 }
 
 /** Forgets steps that are old or too many, with the layers that nothing else names. */

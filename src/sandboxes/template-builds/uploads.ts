@@ -1,6 +1,6 @@
 /** Archives of COPY steps as clients sent them: bytes in files of their own, never opened here. */
 
-import { createHash, createHmac, createSecretKey, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHmac, createSecretKey, randomBytes, timingSafeEqual } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { mkdir, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,6 +8,7 @@ import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { listFolder, syncFolder } from "../../common/files.ts";
+import { sha256Hex } from "../../common/hash.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { createTeamTurns } from "../../common/team-turns.ts";
@@ -146,7 +147,7 @@ function nameOf(team: string, hash: string): string {
 }
 
 function digest(parts: readonly string[]): string {
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+  return sha256Hex(JSON.stringify(parts));
 }
 
 function requireLength(length: string | undefined): number {

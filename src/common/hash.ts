@@ -1,0 +1,7 @@
+/** The hash by which contents are named and compared. */
+
+import { createHash } from "node:crypto";
+
+export function sha256Hex(data: string | Uint8Array): string {
+  return createHash("sha256").update(data).digest("hex");
+}
