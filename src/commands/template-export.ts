@@ -14,7 +14,6 @@ import { withSetupLabel } from "../sandboxes/setup-label.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
-import type { CommandContext } from "./command.ts";
 import { openDaemonLayer } from "./daemon-layer.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
@@ -25,11 +24,10 @@ const EXIT_OK = 0;
 const HOST = "host";
 
 export async function exportTemplate(
-  context: CommandContext,
+  config: Config,
   { name, file }: { readonly name: string; readonly file: string },
   signal: AbortSignal,
 ): Promise<number> {
-  const { config } = context;
   const perlDirectory = findProgramFiles().perlDirectory;
   await using stack = new AsyncDisposableStack();
   stack.use(await openStoreImage({ home: config.home, perlDirectory }));
@@ -73,7 +71,7 @@ export async function exportTemplate(
     },
     onProgress: (message) => process.stdout.write(`${message}\n`),
   };
-  const digest = await withDiskSpace(context, signal, (stop) =>
+  const digest = await withDiskSpace({ home, signal }, (stop) =>
     exportImage({ ...task, signal: stop }, file),
   );
   process.stdout.write(`${file} is ${digest}\n`);

@@ -16,7 +16,6 @@ import { forgetOldBuilds } from "../sandboxes/template-builds/team-limits.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
-import type { CommandContext } from "./command.ts";
 import { requireDerivedName } from "./derived-name.ts";
 import { openHome } from "./home.ts";
 import { findProgramFiles } from "./program-files.ts";
@@ -29,16 +28,15 @@ const DEFAULT_TAG = "default";
 const MAX_NAME = 128;
 
 export async function pullImageTemplate(
-  context: CommandContext,
+  config: Config,
   reference: string,
   signal: AbortSignal,
 ): Promise<number> {
-  const { config } = context;
   const name = chooseName(config, nameOf(reference));
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
-  return await adding(context, signal, (stop) => {
+  return await adding(config, signal, (stop) => {
     const options = {
       ...toOptions(config, stop, shown),
       onFetched: progress.fetched.bind(progress),
@@ -51,17 +49,16 @@ export async function pullImageTemplate(
 }
 
 export async function importTemplate(
-  context: CommandContext,
+  config: Config,
   file: string,
   signal: AbortSignal,
 ): Promise<number> {
-  const { config } = context;
   const name = chooseName(config, nameOfFile(file));
   await using archive = await openArchiveFile(file);
   await openHome(config.home);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
-  return await adding(context, signal, (stop) => {
+  return await adding(config, signal, (stop) => {
     const options = toOptions(config, stop, shown);
     const open = () => openArchive(archive, options);
     return addLayout(open, options, (image) => {
@@ -73,12 +70,11 @@ export async function importTemplate(
 
 /** Images that the new one replaced go once no clean-up is kept off any more. */
 async function adding(
-  context: CommandContext,
+  { home }: Config,
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<number>,
 ): Promise<number> {
-  const { home } = context.config;
-  const code = await withDiskSpace(context, signal, work);
+  const code = await withDiskSpace({ home, signal }, work);
   using store = openStore({ path: join(home, "state.db") });
   await pruneImages({ home, store, onFailure: tell });
   return code;

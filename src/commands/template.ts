@@ -45,10 +45,10 @@ export async function runTemplate(context: CommandContext): Promise<number> {
     const { buildTemplate } = await import("./template-build/build.ts");
     return untilStopped(async (signal) => buildTemplate(context, name, signal));
   }
-  if (action === "pull") return pull(context, name ?? "");
+  if (action === "pull") return pull(config, name ?? "");
   if (action === "import") {
     const { importTemplate } = await import("./template-images.ts");
-    return untilStopped(async (signal) => importTemplate(context, name ?? "", signal));
+    return untilStopped(async (signal) => importTemplate(config, name ?? "", signal));
   }
   await openHome(config.home);
   if (action === "list") return listTemplates(context);
@@ -56,15 +56,14 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   if (action === "export") {
     const { exportTemplate } = await import("./template-export.ts");
     const target = { name, file: words[2] ?? "" };
-    return untilStopped(async (signal) => exportTemplate(context, target, signal));
+    return untilStopped(async (signal) => exportTemplate(config, target, signal));
   }
   if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
   assert(action === "remove");
   return (await import("./template-records.ts")).removeTemplate(config, name);
 }
 
-async function pull(context: CommandContext, name: string): Promise<number> {
-  const { config } = context;
+async function pull(config: Config, name: string): Promise<number> {
   if (Object.hasOwn(PULLED, name)) {
     return untilStopped(async (signal) => pullBuiltIn(config, name, signal));
   }
@@ -73,7 +72,7 @@ async function pull(context: CommandContext, name: string): Promise<number> {
     throw new SandboxError("invalid_argument", `--if-missing: a flag of template pull ${names}`);
   }
   const { pullImageTemplate } = await import("./template-images.ts");
-  return untilStopped(async (signal) => pullImageTemplate(context, name, signal));
+  return untilStopped(async (signal) => pullImageTemplate(config, name, signal));
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {

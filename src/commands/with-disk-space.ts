@@ -3,17 +3,15 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { createSystemClock } from "../common/clock.ts";
-import type { Logger } from "../common/log.ts";
-import type { Config } from "../config.ts";
+import { createSilentLog } from "../common/log.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { createCopyLedger } from "../sandboxes/disk-space.ts";
 import { requireSpace } from "../sandboxes/template-builds/free-space.ts";
 import { openStore } from "../store/sqlite.ts";
 
-/** Of a command. */
 interface DiskUse {
-  readonly config: Pick<Config, "home">;
-  readonly log: Logger;
+  readonly home: string;
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -22,21 +20,24 @@ interface DiskUse {
  * @throws SandboxError resource_exhausted, and what the work throws
  */
 export async function withDiskSpace<T>(
-  { config: { home }, log }: DiskUse,
-  signal: AbortSignal,
+  { home, signal }: DiskUse,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const path = join(home, LAYERS);
   await mkdir(path, { recursive: true, mode: 0o700 });
-  await makeSpace(home, log);
+  await makeSpace(home, path);
   return createCopyLedger().whileLeft({ path, signal }, work);
 }
 
-async function makeSpace(home: string, log: Logger): Promise<void> {
+async function makeSpace(home: string, layersDirectory: string): Promise<void> {
   using store = openStore({ path: join(home, "state.db") });
-  const directory = join(home, LAYERS);
-  const folders = { home, directory, layersDirectory: directory };
-  // What cannot be removed is an orphan, which the next start or `gc` removes.
-  const retry = () => undefined;
-  await requireSpace({ store, log, retry, clock: createSystemClock(), ...folders });
+  const place = { home, layersDirectory, directory: layersDirectory };
+  await requireSpace({
+    ...place,
+    store,
+    log: createSilentLog(),
+    clock: createSystemClock(),
+    // What cannot be removed is an orphan, which the next start or `gc` removes.
+    retry: () => undefined,
+  });
 }

@@ -6,7 +6,6 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { withDiskSpace } from "../../src/commands/with-disk-space.ts";
-import { createSilentLog } from "../../src/common/log.ts";
 import { isRootless } from "../../src/common/privilege.ts";
 import { requireDiskSpace, toCopyFault, toDiskFault } from "../../src/sandboxes/disk-space.ts";
 import { cacheTemplateId } from "../../src/sandboxes/template-builds/cache.ts";
@@ -57,8 +56,7 @@ test.skipIf(isRootless())(
     using store = openStore({ path: join(disk.path, "state.db") });
     const signal = AbortSignal.timeout(60_000);
     const work = async () => readdir(join(disk.path, "layers"));
-    const made = () =>
-      withDiskSpace({ config: { home: disk.path }, log: createSilentLog() }, signal, work);
+    const made = async () => withDiskSpace({ home: disk.path, signal }, work);
     await expect(made()).rejects.toMatchObject({ code: "resource_exhausted" });
     const templateId = cacheTemplateId({ team: "local" });
     store.builds.put({
