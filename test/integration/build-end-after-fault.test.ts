@@ -31,6 +31,7 @@ function request(name: string) {
   const { template, build } = builds.request(wanted);
   const { templateId } = template;
   return {
+    buildId: build.buildId,
     start: (command: string, user?: string) =>
       builds.start(templateId, build.buildId, plan(command, user)),
     state: () => builds.status(templateId, build.buildId, FILTER).build.status,
@@ -46,7 +47,7 @@ const full = () => {
   throw new SandboxError("resource_exhausted", "database: no space left on the disk");
 };
 
-test("the end of a build is recorded when there is space again, and said once", async () => {
+test("the end of a build is told at once, recorded when there is space, and said once", async () => {
   const { templateBuilds } = service.embedded.store;
   const put = templateBuilds.put.bind(templateBuilds);
   const refused = Promise.withResolvers<void>();
@@ -59,7 +60,10 @@ test("the end of a build is recorded when there is space again, and said once", 
   const build = request("failing");
   await build.start("exit 3");
   await refused.promise;
+  expect(build.state()).toBe("error");
   Object.assign(templateBuilds, { put });
+  const recorded = () => templateBuilds.get(build.buildId)?.status;
+  await expect.poll(recorded, { timeout: 10_000 }).toBe("error");
   await expect.poll(build.state, { timeout: 10_000 }).toBe("error");
   expect(build.reasons()).toEqual([expect.stringContaining("3")]);
 });

@@ -5,6 +5,7 @@ import { anySignal } from "../../common/any-signal.ts";
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
+import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import { createBuildQueue } from "./build-queue.ts";
 import type { LayerSizes } from "./layer-sizes.ts";
 import type { Uploads } from "./uploads.ts";
@@ -27,6 +28,8 @@ export interface RunnerTask {
 export interface BuildRunner {
   readonly uploads: Uploads;
   readonly layerSizes: LayerSizes;
+  /** Builds that failed, until the database can have it: a full disk may stay full for hours. */
+  readonly unrecorded: Map<string, TemplateBuildRecord>;
   /** Cancels what runs or waits for a tag of the same template, and runs the task when it is its turn. */
   begin(task: RunnerTask): void;
   cancel(templateId: string, reason: string): void;
@@ -72,6 +75,7 @@ export function createBuildRunner(options: {
   return {
     uploads,
     layerSizes,
+    unrecorded: new Map(),
     begin(task) {
       const reason = `cancelled: build ${task.buildId} of the same template was started`;
       cancel(task.templateId, reason, task.tags);

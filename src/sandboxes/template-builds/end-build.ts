@@ -92,19 +92,29 @@ function limitsOfSetup({ setup }: BuildRecord) {
   return { ...(cpus !== undefined && { cpus }), ...(memoryMb !== undefined && { memoryMb }) };
 }
 
-/** A build may fail because the disk is full, which also its end needs: it is recorded when it can be. */
+/**
+ * A build may fail because the disk is full, which also its end needs: it is recorded when it can be, and
+ * told from now on.
+ */
 async function fail(
   context: BuildsContext,
   { record, log, signal }: { record: TemplateBuildRecord; log: BuildLog; signal: AbortSignal },
   error: unknown,
 ): Promise<void> {
-  const { store, clock } = context;
+  const { store, clock, runner } = context;
   const { buildId } = record;
   const failed = error instanceof StepFailure ? error.step : "finalize";
   const cause = error instanceof StepFailure ? error.cause : error;
   const isClosing = context.closing.aborted;
   const message = isClosing ? SERVICE_ENDED : reasonOf(signal.aborted ? signal.reason : cause);
   const nowMs = clock.now();
+  const ended: TemplateBuildRecord = {
+    ...record,
+    status: "error",
+    updatedAtMs: nowMs,
+    finishedAtMs: nowMs,
+    reason: { message, step: failed },
+  };
   let isNoted = false;
   const end = (): void => {
     // A template that was removed takes its builds with it, and what they said since.
@@ -115,15 +125,13 @@ async function fail(
     // The lines are in a database of their own: a state that is not written leaves its line.
     if (!isNoted) log.note(failed, message, "error");
     isNoted = true;
-    store.templateBuilds.put({
-      ...record,
-      status: "error",
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-      reason: { message, step: failed },
-    });
+    store.templateBuilds.put(ended);
   };
-  await cleanUpOrRetry(context, `end of build ${buildId}`, async () => store.transaction(end));
+  runner.unrecorded.set(buildId, ended);
+  await cleanUpOrRetry(context, `end of build ${buildId}`, async () => {
+    store.transaction(end);
+    runner.unrecorded.delete(buildId);
+  });
 }
 
 /** What is ours to tell: the faults of the steps, not those of the service. */

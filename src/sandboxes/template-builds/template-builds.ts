@@ -187,7 +187,8 @@ function requireTemplate(context: BuildsContext, reference: string): TemplateRec
 
 function requireBuild(context: BuildsContext, reference: string, buildId: string): TemplateBuild {
   const { templateId } = requireTemplate(context, reference);
-  const build = context.store.templateBuilds.get(buildId);
+  const { store, runner } = context;
+  const build = runner.unrecorded.get(buildId) ?? store.templateBuilds.get(buildId);
   if (build?.templateId === templateId) return build;
   throw new SandboxError("not_found", `Build ${buildId.slice(0, 64)} not found`);
 }
