@@ -59,9 +59,6 @@ export function createGateway(options: GatewayOptions): Gateway {
   async function enter(request: IncomingMessage, target: Target): Promise<Admission | Refusal> {
     const admission = await authorize(request, target.address, { ...options, attempts });
     if ("status" in admission) return admission;
-    const { endpoint } = admission;
-    const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;
-    if (isCrowded) return crowded(endpoint.sandboxId, MAX_CONNECTIONS_PER_SANDBOX);
     const passage = { ...admission, keys: options.keys };
     return isSecretInTarget(request, passage) ? secretInTarget() : admission;
   }
@@ -88,13 +85,19 @@ export function createGateway(options: GatewayOptions): Gateway {
     }
     // A client that left while the sandbox was woken is told nothing, and takes no connection.
     if (arrival.response.destroyed) return;
+    const { endpoint } = admission;
+    // In one step with the count: all that waited for a wake-up come at once.
+    if ((connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX) {
+      sendRefusal(arrival.response, crowded(endpoint.sandboxId, MAX_CONNECTIONS_PER_SANDBOX));
+      return;
+    }
     const exchange = toExchange(arrival, admission);
-    await counted(admission.endpoint, async () => {
-      const spare = spares.take(admission.endpoint, admission.port);
+    await counted(endpoint, async () => {
+      const spare = spares.take(endpoint, admission.port);
       const socket = spare ?? (await dial(exchange, admission));
       if (socket === undefined) return;
       await forward(exchange, socket);
-      spares.prepare(admission.endpoint, admission.port);
+      spares.prepare(endpoint, admission.port);
     });
   }
 
