@@ -11,6 +11,7 @@ import {
 import { newSnapshotSchema, snapshotSchema, type SnapshotBody } from "../wire/control.ts";
 import { parseBody, queryOf, WRITING, type ControlCaller } from "./control-call.ts";
 import { sandboxPath } from "./control-sandboxes.ts";
+import { lenient } from "./sandbox-replies.ts";
 
 export interface PageQuery {
   readonly limit?: number;
@@ -54,21 +55,49 @@ const takenSchema = newSnapshotSchema.partial({ memory: true });
 
 type TakenSnapshotBody = z.infer<typeof takenSchema>;
 
+const names = {
+  aliases: z.array(z.string()).default([]),
+  names: z.array(z.string()).optional(),
+  lastSpawnedAt: z.string().nullable().default(null),
+  spawnCount: z.number().default(0),
+};
+/** Older services know aliases alone, and do not say how a build ended. */
+const templateReply = lenient(templateSchema.extend(names).transform(withNames));
+const templatesReply = lenient(
+  z.array(
+    listedTemplateSchema
+      .extend({
+        ...names,
+        createdBy: z.unknown().default(null),
+        buildCount: z.number().default(0),
+        envdVersion: z.string().default(""),
+        buildStatus: z.string().default("unknown"),
+      })
+      .transform(withNames),
+  ),
+);
+
+interface Named {
+  readonly aliases: string[];
+  readonly names?: string[] | undefined;
+}
+
+function withNames<T extends Named>(template: T): T & { names: string[] } {
+  return { ...template, names: template.names ?? template.aliases };
+}
+
 export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   const { read, readPage, remove, sendUntilSettled } = caller;
   return {
     async template(templateId, query, signal) {
       const path = `${templatePath(templateId)}${queryOf({ ...query })}`;
       const call = { path, signal, subject: `get template ${quoteName(templateId)}` };
-      const { body: template, ...rest } = await readPage(call, templateSchema);
+      const { body: template, ...rest } = await readPage(call, templateReply);
       return { template, ...rest };
     },
 
     templates: (signal) =>
-      read(
-        { path: "/templates", signal, subject: "list templates" },
-        z.array(listedTemplateSchema),
-      ),
+      read({ path: "/templates", signal, subject: "list templates" }, templatesReply),
 
     async resolveReference(reference, signal) {
       const path = `/templates/aliases/${encodeURIComponent(reference)}`;

@@ -59,7 +59,8 @@ function isDomain(name: string): boolean {
   return HOST_PATTERN.test(name) && URL.canParse(`https://a.${name}`);
 }
 
-function lenient<T>(schema: z.ZodType<T>) {
+/** The schema for a value in which null stands for what is absent. */
+export function lenient<T>(schema: z.ZodType<T>) {
   return z.preprocess(withoutNulls, schema);
 }
 

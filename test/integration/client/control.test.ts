@@ -81,6 +81,23 @@ test("replies of another maker may have nulls, and leave out what no client read
   expect((await control.list({}, signal)).sandboxes).toMatchObject([{ sandboxID, state }]);
 });
 
+test("templates of an older service have their aliases as names", async () => {
+  const times = { createdAt: "2025-01-01T00:00:00Z", updatedAt: "2025-01-01T00:00:00Z" };
+  const size = { cpuCount: 2, memoryMB: 512, diskSizeMB: 1024 };
+  const template = { templateID: "t0", buildID: "b0", public: false, aliases: ["mine"], ...times };
+  const nameless = { ...template, ...size, aliases: null, names: null, lastSpawnedAt: null };
+  await using started = await startService(({ url }, response) => {
+    const body = [{ ...template, ...size }, nameless];
+    answerJson(response, 200, { body: url.includes("t0") ? { ...template, builds: [] } : body });
+  });
+  const { control } = started.service;
+  expect(await control.templates(signal)).toMatchObject([
+    { templateID: "t0", names: ["mine"], buildStatus: "unknown" },
+    { templateID: "t0", names: [] },
+  ]);
+  expect((await control.template("t0", {}, signal)).template).toMatchObject({ names: ["mine"] });
+});
+
 test("an empty domain or token of a reply is none", async () => {
   const body = { ...SANDBOX_DETAIL, domain: "", envdAccessToken: "" };
   await using recorder = await startRecorder(({ method }, response) =>
