@@ -34,17 +34,24 @@ const envdAccessToken = z
 const ACCESS = { domain, envdAccessToken };
 const UNREAD = { sandboxID, clientID: text, envdVersion: text };
 
-const lifecycleSchema = sandboxDetailSchema.shape.lifecycle
-  .unwrap()
-  .extend({ autoResume: z.boolean().default(false) });
+const { lifecycle, pauseMode, pausedMemory, pauseReason } = sandboxDetailSchema.shape;
+const lifecycleSchema = lifecycle.unwrap().extend({
+  autoResume: z.boolean().default(false),
+  onTimeout: lifecycle.unwrap().shape.onTimeout.catch(undefined),
+});
+/** A word of a newer service is none that this version could tell; the rest of the reply counts. */
+const WORDS = {
+  lifecycle: lifecycleSchema.optional(),
+  pauseMode: pauseMode.catch(undefined),
+  pausedMemory: pausedMemory.catch(undefined),
+  pauseReason: pauseReason.catch(undefined),
+};
 const createdSchema = createdSandboxSchema.extend({ ...UNREAD, ...ACCESS, templateID: text });
 
 export const sandboxReply = lenient(
   sandboxSchema.extend({ ...UNREAD, ...ACCESS, templateID: text }),
 );
-export const detailReply = lenient(
-  sandboxDetailSchema.extend({ ...UNREAD, ...ACCESS, lifecycle: lifecycleSchema.optional() }),
-);
+export const detailReply = lenient(sandboxDetailSchema.extend({ ...UNREAD, ...ACCESS, ...WORDS }));
 export const listReply = lenient(z.array(listedSandboxSchema.extend(UNREAD)));
 export const forkReply = lenient(
   z.array(forkResultSchema.extend({ sandbox: createdSchema.optional() })),

@@ -98,6 +98,17 @@ test("templates of an older service have their aliases as names", async () => {
   expect((await control.template("t0", {}, signal)).template).toMatchObject({ names: ["mine"] });
 });
 
+test("words of a newer service take nothing from the rest of a reply", async () => {
+  const words = { pauseMode: "new", pausedMemory: "new", pauseReason: "new" };
+  const lifecycle = { autoResume: true, onTimeout: "new" };
+  await using started = await startService((_, response) =>
+    answerJson(response, 200, { body: { ...SANDBOX_DETAIL, ...words, lifecycle } }),
+  );
+  const { pauseReason, ...found } = await started.service.control.get("i1", signal);
+  expect(pauseReason).toBeUndefined();
+  expect(found).toMatchObject({ state: "running", lifecycle: { autoResume: true } });
+});
+
 test("an empty domain or token of a reply is none", async () => {
   const body = { ...SANDBOX_DETAIL, domain: "", envdAccessToken: "" };
   await using recorder = await startRecorder(({ method }, response) =>
