@@ -1,6 +1,6 @@
 /** The bytes of a file as text: its encoding, known or guessed, and its line ends. */
 
-import { incompleteTail } from "../output/text.ts";
+import { incompleteTail } from "../common/characters.ts";
 
 /** So many bytes are looked at to tell UTF-16, which has zeros in every other place, from others. */
 const SNIFFED_BYTES = 4_096;

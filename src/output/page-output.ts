@@ -1,12 +1,13 @@
 /** The output of a process in pages, by position. */
 
 import type { OutputStream } from "../client/process.ts";
+import { incompleteTail } from "../common/characters.ts";
 import type { Piece } from "../spool/segment.ts";
 import { endOf, isOf, shown } from "./excerpt.ts";
 import type { OutputSource } from "./process-output.ts";
 import { toParts, type QuotedPart } from "./quote.ts";
 import { smallerBudget, textBytes } from "./shown-size.ts";
-import { cutBefore, incompleteTail } from "./text.ts";
+import { cutBefore } from "./text.ts";
 
 /** The next part of an output. */
 export interface Page {

@@ -1,8 +1,8 @@
 /** The part of an output that is in memory, as a reply shows it. */
 
+import { incompleteTail } from "../common/characters.ts";
 import type { Recent } from "./excerpt.ts";
 import type { ProcessOutput } from "./process-output.ts";
-import { incompleteTail } from "./text.ts";
 
 /**
  * What a reply shows of an output, and the position of the next page. The beginning of a character

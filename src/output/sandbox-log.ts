@@ -1,12 +1,13 @@
 /** The log of one sandbox: the output of its processes as one text, on the disk or in memory. */
 
 import type { OutputStream } from "../client/process.ts";
+import { incompleteTail } from "../common/characters.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { LogSpool, type LogOptions } from "./log-spool.ts";
 import { joinTexts, textOfBytes, type LogText } from "./log-text.ts";
 import { ByteRing } from "./output-buffer.ts";
 import { toNote, withoutNotes } from "./quote.ts";
-import { formatBytes, incompleteTail } from "./text.ts";
+import { formatBytes } from "./text.ts";
 
 /** Output beyond this that waits for the disk is dropped, with a mark. */
 const LOG_BYTES = 256 * 1024;

@@ -14,6 +14,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { endStreamFromJson } from "@connectrpc/connect/protocol-connect";
+import { characterCut } from "../common/characters.ts";
 import { errorText } from "../common/errors.ts";
 import { createJsonGauge, type JsonLimits } from "../common/json.ts";
 import { createLoopTurns } from "../common/loop-turns.ts";
@@ -109,8 +110,11 @@ export function encodeOutput(name: OutputName, bytes: Buffer, codec: Codec): Buf
   const form = codec === "json" ? JSON_FORM : BINARY_FORM;
   const maxBytes = MAX_CHUNK_BYTES[name];
   const chunks: Buffer[] = [];
-  for (let start = 0; start < bytes.length; start += maxBytes) {
-    chunks.push(bytes.subarray(start, start + maxBytes));
+  for (let start = 0; start < bytes.length;) {
+    const limit = start + maxBytes;
+    const end = limit < bytes.length ? characterCut(bytes, limit) : bytes.length;
+    chunks.push(bytes.subarray(start, end));
+    start = end;
   }
   const size = chunks.reduce(
     (sum, chunk) => sum + ENVELOPE_HEAD_BYTES + form.measure(name, chunk.length),

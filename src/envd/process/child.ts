@@ -24,6 +24,7 @@ import {
 } from "./process-streams.ts";
 import { releaseBuffer } from "./release-buffer.ts";
 import { startOnTerminal } from "./terminal.ts";
+import { createWholeCharacters, type WholeCharacters } from "./whole-characters.ts";
 
 export interface StartOptions {
   readonly config: ProcessConfig;
@@ -68,6 +69,7 @@ export class RunningProcess {
   readonly ended: Promise<Outcome>;
   readonly #carrier: ProcessStreams;
   readonly #readers: FanOut<Event>;
+  readonly #characters: WholeCharacters[] = [];
   readonly #end = Promise.withResolvers<Outcome>();
   /** How it ended, as soon as that is known; its output may still be open then. */
   #outcome: Outcome | undefined;
@@ -149,9 +151,13 @@ export class RunningProcess {
   }
 
   #readOutput({ name, stream }: Output): void {
+    const characters = createWholeCharacters((bytes) =>
+      this.#readers.publish({ kind: "output", name, bytes }),
+    );
+    this.#characters.push(characters);
     stream.on("data", (bytes: Buffer) => {
       this.traffic[name] += bytes.length;
-      this.#readers.publish({ kind: "output", name, bytes });
+      characters.add(bytes);
       releaseBuffer(bytes);
       // Node lets a paused stream flow when the process exits; its readers are still full then.
       if (this.#readers.isPaused) stream.pause();
@@ -195,6 +201,7 @@ export class RunningProcess {
     if (outcome === undefined) return;
     this.#outcome = error === undefined ? outcome : { ...outcome, error };
     this.#carrier.release();
+    for (const characters of this.#characters) characters.flush();
     this.#readers.finish({ kind: "end", outcome: this.#outcome });
     this.#end.resolve(this.#outcome);
   }

@@ -152,3 +152,24 @@ test("a client that leaves before the start is told ends nothing and holds nothi
     })
     .toBe(0);
 });
+
+test("the begin of a character waits for its rest, and goes by itself if none comes", async () => {
+  await using daemon = await startTestDaemon();
+  const begun = String.raw`printf 'a\342\202'; read go`;
+  const script = (rest: string) => ({ cmd: "/bin/sh", args: ["-c", `${begun}; ${rest}`] });
+  const stream = daemon.processes.start({
+    process: script(String.raw`printf '\254\303'`),
+    tag: "begun",
+  });
+  const pieces: string[] = [];
+  for await (const { event } of stream) {
+    if (event?.event.case !== "data") continue;
+    pieces.push(Buffer.from(event.event.value.output.value ?? []).toString("latin1"));
+    if (pieces.join("") !== "a\u00e2\u0082") continue;
+    const input = { input: { case: "stdin", value: Buffer.from("\n") } } as const;
+    const process = { selector: { case: "tag", value: "begun" } } as const;
+    await daemon.processes.sendInput({ process, input });
+  }
+  expect(pieces.join("")).toBe("a\u00e2\u0082\u00ac\u00c3");
+  expect(pieces[0]).toBe("a");
+});

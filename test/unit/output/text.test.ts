@@ -1,6 +1,7 @@
 /** Terminal output as a reader sees it, and cuts that split neither line nor character. */
 
 import { expect, test } from "vitest";
+import { incompleteTail } from "../../../src/common/characters.ts";
 import { escapeUnsafe } from "../../../src/common/untrusted-text.ts";
 import {
   cleanOutput,
@@ -9,7 +10,6 @@ import {
   cutBefore,
   formatBytes,
   formatDuration,
-  incompleteTail,
 } from "../../../src/output/text.ts";
 
 test.for([

@@ -54,6 +54,15 @@ test.for(NAMES.flatMap((name) => CODECS.map((codec) => ({ name, codec }))))(
   },
 );
 
+test.for(CODECS)("no piece in %s ends inside a character where another follows", (codec) => {
+  const bytes = Buffer.from(`a${"\u{1f642}".repeat(20_000)}`);
+  const texts = messagesIn(encodeOutput("stdout", bytes, codec), codec).map((message) => {
+    const event = message.event?.event;
+    return Buffer.from((event?.case === "data" && event.value.output.value) || []).toString();
+  });
+  expect(texts.join("") === bytes.toString()).toBe(true);
+});
+
 test("the binary form is byte for byte the library's", () => {
   const bytes = Buffer.alloc(300, "x");
   const output = { case: "stderr", value: bytes } as const;
