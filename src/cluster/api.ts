@@ -7,6 +7,7 @@
 import type { IncomingMessage } from "node:http";
 import { hasErrorCode, isCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
+import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
 import {
@@ -96,20 +97,12 @@ async function readJson(
 ): Promise<unknown> {
   try {
     const body = await readBounded(reply, maxBytes, SUBJECT);
-    return parseObject(body.toString("utf8"));
+    // The API server is trusted: its objects are not measured.
+    return tryParseJson(body.toString("utf8"));
   } catch (error) {
     throw toApiError(error);
   } finally {
     reply.destroy();
-  }
-}
-
-/** The API server is trusted: its objects are not measured. */
-export function parseObject(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 

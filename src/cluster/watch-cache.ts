@@ -9,10 +9,11 @@ import { anySignal } from "../common/any-signal.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
+import { tryParseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
-import { parseObject, type ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { listObjects } from "./list-pages.ts";
 import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
@@ -162,7 +163,7 @@ async function follow<T extends Named>(
   onOpen();
   let version = from;
   for await (const line of linesOf(body)) {
-    const event = eventSchema.parse(parseObject(line));
+    const event = eventSchema.parse(tryParseJson(line));
     if (event.type === "ERROR") return undefined;
     if (event.type === "BOOKMARK") {
       version = bookmarkSchema.parse(event.object).metadata.resourceVersion;

@@ -8,6 +8,7 @@ import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
 import { readIfThere, writeDurably } from "../common/files.ts";
+import { tryParseJson } from "../common/json.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
 import { withLock } from "../engine/host/lock.ts";
@@ -43,12 +44,7 @@ export async function settlePlace(home: string): Promise<void> {
 
 async function readPlace(home: string): Promise<Place | undefined> {
   const text = await readIfThere(join(home, PLACE_NAME));
-  if (text === undefined) return undefined;
-  try {
-    return placeSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+  return placeSchema.safeParse(tryParseJson(text ?? "")).data;
 }
 
 /** Whether another folder is where this home was, with the same mark. */

@@ -96,6 +96,15 @@ function createFinder(bytes: Uint8Array) {
   return { quote: find(QUOTE), backslash: find(BACKSLASH) };
 }
 
+/** The value of a JSON text of a size that is known; undefined for any other text, such as half of one. */
+export function tryParseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * The value of a JSON text that is neither too deep nor too rich. Bytes of another encoding would
  * become other text without a word (RFC 8259, 8.1).

@@ -4,6 +4,7 @@
  */
 
 import { SandboxError } from "../common/errors.ts";
+import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { fetchEcrLogin, findEcr, type EcrLogin } from "./ecr.ts";
 import type { RegistryCredentials } from "./images.ts";
@@ -63,17 +64,9 @@ function hostOf(reference: string): string {
 /** The parser's own message would repeat a part of the key. */
 function requireAccount(text: string): void {
   const isShort = Buffer.byteLength(text) <= MAX_ACCOUNT_BYTES;
-  if (isShort && accountSchema.safeParse(parse(text)).success) return;
+  if (isShort && accountSchema.safeParse(tryParseJson(text)).success) return;
   throw new SandboxError(
     "invalid_argument",
     "the service account of Google must be the JSON of its key, with private_key and client_email",
   );
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

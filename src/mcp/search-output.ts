@@ -1,6 +1,7 @@
 /** The output of the programs that search files, read as it comes and bounded in every record. */
 
 import { createByteBuffer } from "../common/bytes.ts";
+import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 
 /** A line of a file that matches, or one near it. */
@@ -121,12 +122,8 @@ export function createRipgrepReader(events: RipgrepEvents): (chunk: Uint8Array) 
 }
 
 function toJson(record: Buffer | undefined): unknown {
-  try {
-    return JSON.parse(record?.toString("utf8") ?? "");
-  } catch {
-    // A record that was cut is no JSON; the line is too long to be shown.
-    return undefined;
-  }
+  // A record that was cut is no JSON; the line is too long to be shown.
+  return tryParseJson(record?.toString("utf8") ?? "");
 }
 
 /** The path stands first in a record, and is longest with an escape for each of its bytes. */

@@ -1,6 +1,7 @@
 /** What a template gives its sandboxes and no image has: an image that is exported has it in a label. */
 
 import { SandboxError } from "../common/errors.ts";
+import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { templateSetupSchema } from "../store/build-records.ts";
@@ -57,7 +58,7 @@ export function withSetupLabel(
  */
 export function readSetupLabel(labels: readonly Label[]): LabeledSetup {
   const text = labels.find(({ name }) => name === LABEL)?.value ?? "{}";
-  const result = labelSchema.safeParse(parseJson(text));
+  const result = labelSchema.safeParse(tryParseJson(text));
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const where = quoteUntrusted(issue?.path.join(".") ?? "");
@@ -65,13 +66,4 @@ export function readSetupLabel(labels: readonly Label[]): LabeledSetup {
     "failed_precondition",
     `the image is not valid: its label ${LABEL}: ${where} ${issue?.message ?? ""}`,
   );
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The schema refuses it.
-    return undefined;
-  }
 }

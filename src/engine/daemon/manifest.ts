@@ -3,10 +3,11 @@
  * does without reading a hundred megabytes.
  */
 
-import { createHash } from "node:crypto";
 import { lstat, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { readIfThere } from "../../common/files.ts";
+import { sha256Hex } from "../../common/hash.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 
 const MANIFEST = "manifest.json";
@@ -74,22 +75,11 @@ export async function isIntact(directory: string): Promise<boolean> {
 }
 
 async function hashOf(path: string): Promise<string> {
-  return createHash("sha256")
-    .update(await readFile(path))
-    .digest("hex");
+  return sha256Hex(await readFile(path));
 }
 
 /** Undefined also for half of one, as a power cut may leave. */
 async function readManifest(directory: string): Promise<Manifest | undefined> {
   const text = await readIfThere(join(directory, MANIFEST));
-  return text === undefined ? undefined : parseManifest(text);
-}
-
-function parseManifest(text: string): Manifest | undefined {
-  try {
-    return manifestSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    // No JSON: what was cut off.
-    return undefined;
-  }
+  return manifestSchema.safeParse(tryParseJson(text ?? "")).data;
 }

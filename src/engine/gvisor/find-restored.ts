@@ -8,6 +8,7 @@ import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
@@ -111,11 +112,8 @@ const processesSchema = z.object({
 
 /** Undefined as long as a part is missing. */
 function parseProcesses(text: string): number | undefined {
-  try {
-    return processesSchema.parse(JSON.parse(text)).result?.length ?? 0;
-  } catch {
-    return undefined;
-  }
+  const { data } = processesSchema.safeParse(tryParseJson(text));
+  return data === undefined ? undefined : (data.result?.length ?? 0);
 }
 
 /** @throws SandboxError unavailable, deadline_exceeded when no daemon answers. */

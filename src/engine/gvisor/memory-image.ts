@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile, syncFolder, writeDurably } from "../../common/files.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 import {
   findSeal,
@@ -158,11 +159,7 @@ function contextOf(place: MemoryPlace, sizeBytes: number): string {
 
 function parseNote(text: string): MemoryNote | undefined {
   if (text.length > MAX_NOTE_BYTES) return undefined;
-  try {
-    return noteSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+  return noteSchema.safeParse(tryParseJson(text)).data;
 }
 
 /** An image that was encrypted while the runtime wrote it. */

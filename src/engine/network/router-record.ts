@@ -8,6 +8,7 @@ import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { draftOf, ifThere, isThere, readIfThere, writeWhole } from "../../common/files.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
 import { NAMESPACE_TYPE } from "./namespace-file.ts";
@@ -65,22 +66,15 @@ export async function isUsable(router: Router): Promise<boolean> {
   return (await mountFromElsewhere(router.path)) && isNamespace(router);
 }
 
-/** A claim without facts is a router of which nothing was made yet. */
+/**
+ * A claim without facts is a router of which nothing was made yet. A file that is cut or was changed
+ * says nothing: its router is made anew.
+ */
 async function readRouter(slot: number): Promise<Router> {
   const text = await readIfThere(recordPath(slot));
   const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
-  const facts = parseFacts(text) ?? unmade;
+  const facts = factsSchema.safeParse(tryParseJson(text ?? "")).data ?? unmade;
   return { slot, path: namespacePath(slot), ...facts };
-}
-
-/** A file that is cut or was changed says nothing: its router is made anew. */
-function parseFacts(text: string | undefined): RouterFacts | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return factsSchema.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }
 
 export async function writeRouter({ slot, path: _path, ...facts }: Router): Promise<void> {

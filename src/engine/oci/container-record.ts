@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { readIfThere, readKernelFile, writeDurably, writeWhole } from "../../common/files.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { z } from "../../common/schema.ts";
 import { ISOLATION_LEVELS } from "../engine.ts";
@@ -69,12 +70,7 @@ function readBoot(): string {
  */
 export async function readRecord(directory: string): Promise<ContainerRecord | undefined> {
   const text = await readIfThere(join(directory, RECORD_NAME));
-  if (text === undefined) return undefined;
-  try {
-    return recordSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+  return recordSchema.safeParse(tryParseJson(text ?? "")).data;
 }
 
 /** When a process started, in clock ticks since boot; undefined when there is no such process. */

@@ -9,6 +9,7 @@ import { release } from "node:os";
 import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { canWrite, draftOf, writeWhole } from "../../common/files.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
@@ -129,12 +130,8 @@ export function readProbe(options: ProbeOptions, key: string): ProbeResult | und
 
 /** Undefined also for half of one, as a power cut may leave: the machine is tried again then. */
 function parseCache(text: string): z.infer<typeof cacheSchema> | undefined {
-  try {
-    // Once for each start: to compile the schema would take longer.
-    return cacheSchema.safeParse(JSON.parse(text), { jitless: true }).data;
-  } catch {
-    return undefined;
-  }
+  // Once for each start: to compile the schema would take longer.
+  return cacheSchema.safeParse(tryParseJson(text), { jitless: true }).data;
 }
 
 /** Remembers a success; of a failure nothing is kept. */
