@@ -1,6 +1,7 @@
 /** The log of a sandbox that is a Pod: the lines that its daemon keeps, which root inside may have written. */
 
 import { RECORD_LEVELS } from "../common/log-level.ts";
+import { LINE_PATTERN } from "../sandboxes/follow-daemon.ts";
 import type { LogSubject } from "../sandboxes/log-batch.ts";
 import { toLine } from "../sandboxes/log-batch.ts";
 import { MAX_READ_LINES, parseLine, withinBytes } from "../sandboxes/log-book.ts";
@@ -10,7 +11,6 @@ import type { LogFilter, LogLine } from "../store/log-records.ts";
 const MAX_LINES = 20_000;
 /** How far the clock of a node may be from ours. */
 const CLOCK_TOLERANCE_MS = 60_000;
-const LINE_PATTERN = /^([0-9]{1,15}) ([^]*)$/;
 
 export interface PodLogFacts {
   readonly subject: LogSubject;

@@ -20,6 +20,19 @@ export function createSystemClock(): Clock {
   };
 }
 
+/** Resolves after `ms`, or when the signal fires. */
+export async function sleepUnlessWoken(
+  clock: Pick<Clock, "sleep">,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await clock.sleep(ms, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
 /** Resolves with the promise, or rejects with `makeError()` when `ms` pass first. */
 export async function withDeadline<T>(
   promise: Promise<T>,

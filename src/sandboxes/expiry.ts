@@ -1,6 +1,6 @@
 /** One timer for whatever expires next. */
 
-import type { Clock } from "../common/clock.ts";
+import { sleepUnlessWoken, type Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 
 /** The longest sleep, so that a step of the wall clock is noticed within this time. */
@@ -46,7 +46,7 @@ export function startExpiry(options: {
         // Without this loop no sandbox would ever end by itself.
         log.error({ op: "sandbox.expire", err: error }, "expiry failed");
       }
-      if (waitMs > 0) await sleep(clock, waitMs, waker.signal);
+      if (waitMs > 0) await sleepUnlessWoken(clock, waitMs, waker.signal);
     }
   }
 
@@ -59,13 +59,4 @@ export function startExpiry(options: {
       await watching;
     },
   };
-}
-
-async function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await clock.sleep(ms, signal);
-  } catch (error) {
-    // Being woken is no fault.
-    if (!signal.aborted) throw error;
-  }
 }

@@ -7,6 +7,7 @@
 import { anySignal } from "../common/any-signal.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
+import { sleepUnlessWoken } from "../common/clock.ts";
 import { asOperation } from "../common/operation.ts";
 import type { Container } from "../engine/engine.ts";
 import type { InitRequest } from "../wire/files.ts";
@@ -79,21 +80,13 @@ export function followDaemon(context: FollowedDomain, options: FollowOptions): D
         // Whatever ended it, its connection ends too.
         broken.abort();
       }
-      await pause(context, backoff.next(), end.signal);
+      await sleepUnlessWoken(context.clock, backoff.next(), end.signal);
     }
   }
 
   // Every fault is caught inside; the signal ends its connection, so disposal need not wait for it.
   void follow();
   return { [Symbol.dispose]: () => end.abort() };
-}
-
-async function pause(context: FollowedDomain, ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await context.clock.sleep(ms, signal);
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  }
 }
 
 /** The lines of a byte stream; undefined in the place of one that is too long to keep. */
@@ -135,7 +128,8 @@ export interface LogReader {
 
 const ID_PATTERN = /^[0-9a-f-]{1,64}$/;
 const CURSOR_PATTERN = /^([0-9a-f-]{1,64}) ([0-9]{1,15})$/;
-const LINE_PATTERN = /^([0-9]{1,15}) ([^]*)$/;
+/** The number of a line of the daemon, and the line. */
+export const LINE_PATTERN = /^([0-9]{1,15}) ([^]*)$/;
 
 /** A reader that goes on where the book ends. */
 export function createLogReader(book: LogBook, subject: LogSubject): LogReader {

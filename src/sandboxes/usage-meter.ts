@@ -1,7 +1,7 @@
 /** What sandboxes use over time: one timer for all, and none while no sandbox runs. */
 
 import { setImmediate } from "node:timers/promises";
-import type { Clock } from "../common/clock.ts";
+import { sleepUnlessWoken, type Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
 import type { Container, Usage } from "../engine/engine.ts";
@@ -100,7 +100,7 @@ export function startUsageMeter(options: {
     try {
       while (!end.signal.aborted && running().length > 0) {
         await measureAll();
-        await sleep(clock, end.signal);
+        await sleepUnlessWoken(clock, INTERVAL_MS, end.signal);
       }
     } finally {
       watching = undefined;
@@ -160,14 +160,6 @@ export function startUsageMeter(options: {
       await watching;
     },
   };
-}
-
-async function sleep(clock: Clock, signal: AbortSignal): Promise<void> {
-  try {
-    await clock.sleep(INTERVAL_MS, signal);
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  }
 }
 
 function toSample(
