@@ -5,19 +5,17 @@
 
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import type { Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
-import type { Cgroup } from "./process-group.ts";
+import { waitUntil, type Cgroup } from "./process-group.ts";
 
 /** Freezing waits for tasks that are inside the kernel, for instance writing to a slow disk. */
 const FREEZE_TIMEOUT_MS = 5_000;
 /** The kernel ends a task when its call returns; on a machine under load a crowd of them takes longer. */
 const KILL_TIMEOUT_MS = 30_000;
 const REMOVE_TIMEOUT_MS = 2_000;
-const POLL_MS = 2;
 /** Another instance may take the empty parent away between two of our calls. */
 const MAX_MAKE_ATTEMPTS = 5;
 
@@ -169,18 +167,6 @@ async function writeControl(path: string, value: string): Promise<void> {
     await writeFile(path, value);
   } catch (error) {
     throw new SandboxError("unavailable", "container is gone", { cause: error });
-  }
-}
-
-async function waitUntil(
-  isDone: () => Promise<boolean>,
-  timeoutMs: number,
-  complaint: string,
-): Promise<void> {
-  const endMs = performance.now() + timeoutMs;
-  while (!(await isDone())) {
-    if (performance.now() > endMs) throw new SandboxError("deadline_exceeded", complaint);
-    await delay(POLL_MS);
   }
 }
 

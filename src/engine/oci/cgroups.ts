@@ -10,13 +10,11 @@ import { canWrite, readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { readMounts, type MountEntry } from "../host/mount-table.ts";
 import { makeGroupFolder, openFolders } from "./cgroup-folders.ts";
-import { CONTROLLERS, type Delegation } from "./delegation.ts";
+import { CONTROLLERS, PARENT, type Delegation } from "./delegation.ts";
 import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import { openUserCgroup } from "./user-cgroup.ts";
 
-/** The folder in every hierarchy in which all our containers lie. */
-const PARENT = "sandbox-mcp";
 const CGROUP_FOLDER = "/sys/fs/cgroup";
 const BYTES_PER_MB = 1024 * 1024;
 /** What sockets of a container may hold besides its memory; the kernel itself allows a tenth to TCP. */

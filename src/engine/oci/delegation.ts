@@ -24,8 +24,8 @@ type Controller = (typeof CONTROLLERS)[number];
 /** Without these nothing is gained. */
 const NEEDED: readonly Controller[] = ["memory", "pids"];
 
-/** The folder of all our containers in the delegated part. */
-const PARENT = "sandbox-mcp";
+/** The folder in every hierarchy, and in a delegated part, in which all our containers lie. */
+export const PARENT = "sandbox-mcp";
 /** Where the processes of a delegated cgroup go: one with processes cannot limit others below it. */
 const LEAF = "sandbox-mcp-server";
 /** A process that forks meanwhile leaves another one behind. */

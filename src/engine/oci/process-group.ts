@@ -70,7 +70,7 @@ export function openProcessGroup(id: string, directory: string): Cgroup {
       if (pid === undefined) return;
       // With its first process the kernel ends all of a namespace.
       signalProcess(pid, "SIGKILL");
-      await waitUntil(async () => (await first()) !== pid, "processes did not end");
+      await waitUntil(async () => (await first()) !== pid, TIMEOUT_MS, "processes did not end");
     },
     readMemoryLimit: async () => undefined,
     countOutOfMemory: async () => undefined,
@@ -132,11 +132,15 @@ async function namespaceOf(pid: number): Promise<string | undefined> {
 async function stopAll(first: number | undefined): Promise<void> {
   if (first === undefined) throw new SandboxError("unavailable", "container is gone");
   // One that is not stopped yet may have started another meanwhile.
-  await waitUntil(async () => {
-    const running = await listRunning(first);
-    for (const pid of running) signalProcess(pid, "SIGSTOP");
-    return running.length === 0;
-  }, "a process does not stop");
+  await waitUntil(
+    async () => {
+      const running = await listRunning(first);
+      for (const pid of running) signalProcess(pid, "SIGSTOP");
+      return running.length === 0;
+    },
+    TIMEOUT_MS,
+    "a process does not stop",
+  );
 }
 
 async function listRunning(first: number): Promise<number[]> {
@@ -182,8 +186,13 @@ async function readUsage(
   return { cpuMs: (ticks * MS_PER_S) / TICKS_PER_S, memoryBytes, cacheBytes: 0 };
 }
 
-async function waitUntil(isDone: () => Promise<boolean>, complaint: string): Promise<void> {
-  const endMs = performance.now() + TIMEOUT_MS;
+/** @throws SandboxError deadline_exceeded with this complaint when it is not done in time. */
+export async function waitUntil(
+  isDone: () => Promise<boolean>,
+  timeoutMs: number,
+  complaint: string,
+): Promise<void> {
+  const endMs = performance.now() + timeoutMs;
   while (!(await isDone())) {
     if (performance.now() > endMs) throw new SandboxError("deadline_exceeded", complaint);
     await delay(POLL_MS);
