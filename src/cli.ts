@@ -2,7 +2,7 @@
 
 import { setFlagsFromString } from "node:v8";
 import { commandLine } from "./commands/command-line.ts";
-import { VERSION, type Command } from "./commands/command.ts";
+import { EXIT_OK, VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import type { TrialHome } from "./commands/trial-home.ts";
@@ -15,7 +15,6 @@ import { boundLastErrors, watchOutput } from "./common/output-faults.ts";
 import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
 import { loadProcessConfig, type Config, type LoadedConfig } from "./config.ts";
 
-const EXIT_OK = 0;
 const EXIT_USAGE = 64;
 /** EX_IOERR of sysexits. */
 const EXIT_OUTPUT = 74;

@@ -4,6 +4,10 @@ import packageJson from "../../package.json" with { type: "json" };
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 
+/** Exit codes: of success, and of sysexits.h. */
+export const EXIT_OK = 0;
+export const EXIT_UNAVAILABLE = 69;
+
 export interface CommandContext {
   readonly config: Config;
   /** The words after the command's own name. */

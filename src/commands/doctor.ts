@@ -12,14 +12,11 @@ import { findBuildLack } from "../engine/templates/base.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
 import { findBase } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, EXIT_UNAVAILABLE, type CommandContext } from "./command.ts";
 import { createEngine, probeEngine } from "./engine.ts";
 import { checkOutside } from "./outside-check.ts";
 import { untilStopped } from "./process-end.ts";
 import { findTemplateLack } from "./template-lack.ts";
-
-const EXIT_OK = 0;
-const EXIT_UNAVAILABLE = 69;
 
 export async function runDoctor(context: CommandContext): Promise<number> {
   const { config } = context;

@@ -10,14 +10,13 @@ import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, type CommandContext } from "./command.ts";
 import { createEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
 import { removeDeadCopies } from "./program-copies.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { spoolHome } from "./spool-folders.ts";
 
-const EXIT_OK = 0;
 /** Something is left that could not be removed now; all else was done. */
 const EXIT_LEFT = 75;
 

@@ -12,10 +12,9 @@ import type { Config } from "../config.ts";
 import { findKey, makeKey, requireKeyName, requireTeam, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, type CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 
-const EXIT_OK = 0;
 const DEFAULT_NAME = "default";
 const ACTIONS = ["create", "list", "revoke"] as const;
 

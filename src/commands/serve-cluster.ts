@@ -24,6 +24,7 @@ import { createKeyCheck, newKey } from "../sandboxes/keys.ts";
 import { controlSocketPath, removeDeadFronts } from "../sandboxes/reclaim.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
+import { EXIT_OK } from "./command.ts";
 import { createDeferredHandlers, toHandler, type PrivateListener } from "./embedded-service.ts";
 import { openHome } from "./home.ts";
 import { readPodTemplate } from "./pod-template-file.ts";
@@ -32,7 +33,6 @@ import { clientUrl, listenerUrl } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { openServeTls } from "./serve-tls.ts";
 
-const EXIT_OK = 0;
 const GRACE_MS = 8_000;
 const ID_BYTES = 4;
 /** Names of Leases end at 63 characters. */

@@ -12,7 +12,7 @@ import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { commandLine } from "./command-line.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, type CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local-service.ts";
 import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
@@ -27,7 +27,6 @@ import { requireTools, startServeMcp } from "./serve-mcp.ts";
 import { clientLines, openServeTls } from "./serve-tls.ts";
 import { showProgressOn } from "./show-progress.ts";
 
-const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */
 const GRACE_MS = 8000;
 const DEFAULT_POOL = 2;

@@ -5,13 +5,11 @@ import { isTaken } from "../common/output-faults.ts";
 import { answersFor } from "../mcp/opening-answers.ts";
 import { readAhead } from "../mcp/read-ahead.ts";
 import { serveMcpStdio, type StdioEnd } from "../mcp/stdio.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, EXIT_UNAVAILABLE, type CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
 import { isKnownToWork } from "./engine.ts";
 import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 
-const EXIT_OK = 0;
-const EXIT_UNAVAILABLE = 69;
 /** For a host that asks for nothing after the handshake. */
 const IDLE_MS = 2_000;
 

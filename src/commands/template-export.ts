@@ -14,12 +14,12 @@ import { withSetupLabel } from "../sandboxes/setup-label.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
+import { EXIT_OK } from "./command.ts";
 import { openDaemonLayer } from "./daemon-layer.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
-const EXIT_OK = 0;
 /** Its layers are this machine's own files. */
 const HOST = "host";
 

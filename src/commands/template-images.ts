@@ -16,6 +16,7 @@ import { forgetOldBuilds } from "../sandboxes/template-builds/team-limits.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
+import { EXIT_OK } from "./command.ts";
 import { requireDerivedName } from "./derived-name.ts";
 import { openHome } from "./home.ts";
 import { findProgramFiles } from "./program-files.ts";
@@ -23,7 +24,6 @@ import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
-const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
 const MAX_NAME = 128;
 

@@ -16,8 +16,8 @@ import { eraseTemplate } from "../sandboxes/templates.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
 import { tagMissing, templateMissing } from "../wire/messages.ts";
+import { EXIT_OK } from "./command.ts";
 
-const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
 const MAX_TAGS_TOLD = 10;
 

@@ -18,13 +18,11 @@ import type { BuildRecord } from "../store/store.ts";
 import { findBase } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, type CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { buildNewInterpreter } from "./interpreter-build.ts";
 import { untilStopped } from "./process-end.ts";
 import { showCommandOn } from "./show-progress.ts";
-
-const EXIT_OK = 0;
 
 /** The templates that can be built here. */
 const PULLED: Readonly<Record<string, typeof buildNewBase>> = {

@@ -7,11 +7,10 @@ import { isThere, writeDurably } from "../common/files.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import { quoteWord } from "./command-line.ts";
-import type { CommandContext } from "./command.ts";
+import { EXIT_OK, type CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { openAuthority, requireDomain, type LocalAuthority } from "./local-authority.ts";
 
-const EXIT_OK = 0;
 const REFRESH_TIMEOUT_MS = 120_000;
 
 /** Where a system keeps authorities that were added to its own, and what makes them count. */

@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Service } from "../../client/service.ts";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { oneLine } from "../../common/untrusted-text.ts";
-import type { CommandContext } from "../command.ts";
+import { EXIT_OK, type CommandContext } from "../command.ts";
 import { requireDerivedName } from "../derived-name.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
@@ -16,7 +16,6 @@ import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
 import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
 import { showBuildOn } from "./show-build.ts";
 
-const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 const POLL_MS = 250;
 const MAX_NAME_CHARACTERS = 100;
