@@ -8,6 +8,7 @@ import { toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { MAX_DAEMON_REPLIES } from "../common/interim-replies.ts";
 import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
+import type { Connected } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import { daemonError } from "./http.ts";
 import { interimLimit } from "./interim-limit.ts";
@@ -87,8 +88,6 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     },
   };
 }
-
-type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
 
 /** Never rejects: both outcomes go to the callback. */
 async function connect(

@@ -104,7 +104,9 @@ function endIfSilent(
   };
 }
 
-type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
+export type Connected = (
+  ...result: [error: null, socket: Socket] | [error: Error, socket: null]
+) => void;
 
 /** Never rejects. A failure has the gateway's message, without the path of a socket. */
 async function dial(run: DirectRun, callback: Connected): Promise<void> {

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
-import type { IsolationLevel } from "../engine/engine.ts";
+import { ISOLATION_LEVELS, type IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
@@ -20,8 +20,6 @@ const TOUCHED = "sandbox-mcp.io/touched";
 const MAX_RECORD_BYTES = 900_000;
 /** What a list or a watch of records selects. */
 export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
-
-const LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
 
 const changeSchema = z.object({
   kind: z.enum(["pausing", "resuming"]),
@@ -40,7 +38,7 @@ export type SandboxChange = z.infer<typeof changeSchema>;
  * is that of another sandbox, as in a copy that was made by hand.
  */
 export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) => {
-  const level = z.enum(LEVELS).catch("none").parse(data["level"]);
+  const level = z.enum(ISOLATION_LEVELS).catch("none").parse(data["level"]);
   const change = parseStored(data["change"], changeSchema);
   const { record: text } = data;
   const parsed = parseStored(text, sandboxRecordSchema);

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { listFolder } from "../common/files.ts";
 import type { Store } from "../store/store.ts";
+import { UUID_PATTERN } from "../wire/address.ts";
 import { wasServed } from "./secrets.ts";
 
 /** Where a home has what only rows tell the owner of. Built-in templates and images are no such things. */
@@ -24,7 +25,6 @@ const HOLDERS = [
   "store.img",
   "instances/serve",
 ] as const;
-const NAME_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const SANDBOX_PATTERN = /^[a-z0-9]+$/;
 
 /**
@@ -36,7 +36,7 @@ const SANDBOX_PATTERN = /^[a-z0-9]+$/;
 export async function requireKnownContent(home: string, store: Store): Promise<void> {
   if (wasServed(store)) return;
   for (const place of [...PLACES, SANDBOXES]) {
-    const pattern = place === SANDBOXES ? SANDBOX_PATTERN : NAME_PATTERN;
+    const pattern = place === SANDBOXES ? SANDBOX_PATTERN : UUID_PATTERN;
     const names = (await listFolder(join(home, place))).filter((name) => pattern.test(name));
     if (names.length === 0) continue;
     const message = `the database of the home is new, but ${place} has ${names.length} of an earlier one`;

@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import type { BuildRecord, BuildTag, TemplateRecord } from "../store/store.ts";
-import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
+import { parseTemplateReference, UUID_PATTERN, type TemplateReference } from "../wire/address.ts";
 import {
   foreignNamespace,
   tagMissing,
@@ -199,14 +199,12 @@ function requireTags(names: readonly string[]): string[] {
   return [...new Set(names.map(requireTag))];
 }
 
-/** Identifiers of builds have this form: a tag of it could mean one. */
-const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 function requireTag(name: string): string {
   const tag = parseTemplateReference(`x:${name.trim()}`)?.tag;
   if (tag === undefined) {
     throw new SandboxError("invalid_argument", `invalid tag: ${name.slice(0, 200)}`);
   }
+  // It could mean a build.
   if (UUID_PATTERN.test(tag)) {
     throw new SandboxError("invalid_argument", "tag cannot be a UUID");
   }

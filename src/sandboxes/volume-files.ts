@@ -16,6 +16,7 @@ import { isCode, SandboxError } from "../common/errors.ts";
 import { ifThere, syncFolder } from "../common/files.ts";
 import { readPrivilege, storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { UUID_PATTERN } from "../wire/address.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import type { Folders, Services } from "./context.ts";
@@ -62,8 +63,6 @@ export interface VolumeFiles {
   write(path: string, content: AsyncIterable<Buffer>, entry: NewEntry): Promise<VolumeEntry>;
 }
 
-const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /**
  * The content that a token opens.
  * @throws SandboxError unauthenticated for the token of another volume, not_found for a removed one
@@ -73,7 +72,7 @@ export function openVolume(
   volumeId: string,
   token: string,
 ): VolumeFiles {
-  const isGiven = ID_PATTERN.test(volumeId);
+  const isGiven = UUID_PATTERN.test(volumeId);
   if (!isGiven || !equalSecrets(token, context.secrets.volumeToken(volumeId))) {
     throw new SandboxError("unauthenticated", "invalid volume token");
   }

@@ -3,6 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
+import { UUID_PATTERN } from "../wire/address.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
@@ -10,7 +11,6 @@ import { MESSAGES } from "../wire/messages.ts";
 export const MAX_VOLUMES = 1_000;
 
 const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
-const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A volume by name, and where it is seen. */
 export interface MountRequest {
@@ -26,7 +26,7 @@ export function requireVolumeName(name: string): void {
 
 /** @throws SandboxError invalid_argument */
 export function requireVolumeId(volumeId: string): void {
-  if (ID_PATTERN.test(volumeId)) return;
+  if (UUID_PATTERN.test(volumeId)) return;
   throw new SandboxError("invalid_argument", MESSAGES.volumeIdWrong);
 }
 

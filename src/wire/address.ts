@@ -1,9 +1,11 @@
-/** Addresses of sandboxes: identifiers, gateway host labels, template references. */
+/** Addresses of sandboxes, builds and volumes: identifiers, gateway host labels, template references. */
 
 import { randomInt } from "node:crypto";
 
 const ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789";
 const ID_CHARACTERS = 20;
+/** Identifiers of builds and volumes have this form. */
+export const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Twenty random characters of `[a-z0-9]`: 103 bits. */
 export function randomId(): string {

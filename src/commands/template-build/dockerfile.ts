@@ -2,10 +2,12 @@
 
 import { DockerfileParser, type Instruction } from "dockerfile-ast";
 import { SandboxError } from "../../common/errors.ts";
+import { tryParseJson } from "../../common/json.ts";
 import { ownArchitecture } from "../../images/layout.ts";
+import { MODE_PATTERN, OWNER_PATTERN } from "../../sandboxes/template-builds/step-patterns.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
-import { readFlags, readShell, splitDocuments, withDocuments } from "./run-command.ts";
+import { readFlags, readShell, splitDocuments, withDocuments, type Refuse } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -33,8 +35,6 @@ const IGNORED: ReadonlySet<string> = new Set([
 ]);
 const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sandbox";
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
-const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
-const MODE_PATTERN = /^[0-7]{3,5}$/;
 
 /**
  * The plan of a Dockerfile. As with `docker build`, steps run as root in `/` until the file says
@@ -148,8 +148,6 @@ function toStart(entrypoint: Command | undefined, command: Command | undefined) 
   return `${entrypoint.text} ${words}`;
 }
 
-type Refuse = (fault: string) => never;
-
 /**
  * What stands behind the keyword, in one line of a shell: comments and empty lines between its lines
  * do not end it.
@@ -216,13 +214,9 @@ function quote(word: string): string {
 
 function readList(content: string): string[] | undefined {
   if (!content.startsWith("[")) return undefined;
-  try {
-    const list: unknown = JSON.parse(content);
-    const isList = Array.isArray(list) && list.every((word) => typeof word === "string");
-    return isList ? list : undefined;
-  } catch {
-    return undefined;
-  }
+  const list = tryParseJson(content);
+  const isList = Array.isArray(list) && list.every((word) => typeof word === "string");
+  return isList ? list : undefined;
 }
 
 interface CopyText {

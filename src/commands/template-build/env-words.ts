@@ -3,11 +3,13 @@
  * of a step is not quoted: what is literal in it says so by `\$`, the rest is expanded by the service.
  */
 
+import { VARIABLE_PATTERN } from "../../sandboxes/template-builds/step-patterns.ts";
+import type { Refuse } from "./run-command.ts";
+
 interface EnvReader {
-  readonly refuse: (fault: string) => never;
+  readonly refuse: Refuse;
 }
 
-const NAME = /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 /** The forms that the service expands. */
 const BRACED = /\$\{[A-Za-z_][A-Za-z0-9_]*(?::[-+][^{}'"\\]*)?\}/y;
 /** A quoted text, an escaped character, or any other one. */
@@ -54,7 +56,7 @@ function splitWords(content: string): string[] {
 
 function requireName(given: string, { refuse }: EnvReader): string {
   const name = /^(["'])(.*)\1$/.exec(given)?.[2] ?? given;
-  if (NAME.test(name)) return name;
+  if (VARIABLE_PATTERN.test(name)) return name;
   return refuse(`has a name that no variable has: ${JSON.stringify(name.slice(0, 64))}`);
 }
 

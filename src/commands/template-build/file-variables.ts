@@ -5,8 +5,7 @@
 
 import { ownArchitecture } from "../../images/layout.ts";
 import { expandVariables } from "../../sandboxes/template-builds/expand.ts";
-
-type Refuse = (fault: string) => never;
+import type { Refuse } from "./run-command.ts";
 
 export interface FileVariables {
   /** The pairs of an ARG before FROM, which are for the image and for ARGs without a value. */

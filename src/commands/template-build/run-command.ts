@@ -2,7 +2,7 @@
 
 import { Run, type Instruction } from "dockerfile-ast";
 
-type Refuse = (fault: string) => never;
+export type Refuse = (fault: string) => never;
 
 const FLAG = /^--(?<name>[\w-]+)(?:=(?<value>\S*))?(?:\s+|$)/;
 /** Mounts that a command can do without, if their directories are there: a cache is empty at first, too. */

@@ -2,6 +2,7 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { checkRegistryLogin, type RegistryLogin } from "../../images/registry-login.ts";
+import { VARIABLE_PATTERN } from "./step-patterns.ts";
 
 /** Each step that runs is a layer on the way, and a start of a sandbox. */
 const MAX_STEPS = 200;
@@ -10,8 +11,6 @@ const MAX_ARGUMENT_BYTES = 98_304;
 const MAX_ARGUMENTS = 1_000;
 /** SHA-256 is 64 digits. */
 const HASH_PATTERN = /^[0-9a-f]{1,128}$/;
-/** The name that objects treat in a way of their own is none. */
-const VARIABLE_PATTERN = /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 export const STEP_TYPES = ["COPY", "RUN", "ENV", "WORKDIR", "USER"] as const;
 
 export type StepType = (typeof STEP_TYPES)[number];

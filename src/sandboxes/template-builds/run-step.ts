@@ -9,6 +9,7 @@ import type { LineSink } from "./build-log.ts";
 import type { BuildStep } from "./build-request.ts";
 import { expandVariables } from "./expand.ts";
 import { COPY_SCRIPT, USER_SCRIPT, WORKDIR_SCRIPT } from "./scripts.ts";
+import { MODE_PATTERN, OWNER_PATTERN } from "./step-patterns.ts";
 
 /** A step that takes longer is taken for one that never ends. */
 const STEP_LIMIT_MS = 30 * 60_000;
@@ -18,8 +19,6 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const MAX_ENVIRONMENT_BYTES = 98_304;
 const MAX_COMMAND_CHARACTERS = 120;
 const ACCOUNT_PATTERN = /^(?:[A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,10})$/;
-const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
-const MODE_PATTERN = /^[0-7]{3,5}$/;
 
 /** What a step finds, and what the next one and the sandboxes of the template find. */
 export interface StepState {
