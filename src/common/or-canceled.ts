@@ -24,7 +24,7 @@ export async function orCanceled<T>(
   }
 }
 
-/** @throws SandboxError canceled when the signal has fired. */
-export function throwIfCanceled(signal: AbortSignal): void {
-  if (signal.aborted) throw new SandboxError("canceled", CALL_CANCELLED);
+/** @throws SandboxError canceled with this message when the signal has fired. */
+export function throwIfCanceled(signal: AbortSignal, message = CALL_CANCELLED): void {
+  if (signal.aborted) throw new SandboxError("canceled", message);
 }

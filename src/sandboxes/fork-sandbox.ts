@@ -6,13 +6,7 @@ import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
-import {
-  forkTooMany,
-  MESSAGES,
-  sandboxCannotBe,
-  sandboxMissing,
-  sandboxPausedFork,
-} from "../wire/messages.ts";
+import { sandboxCannotBe, sandboxMissing, sandboxPausedFork } from "../wire/messages.ts";
 import { dropMemory, releaseForkBuild, writeBuild } from "./builds.ts";
 import type {
   SandboxContext,
@@ -24,22 +18,13 @@ import type {
 } from "./context.ts";
 import type { CreatePlan } from "./create-plan.ts";
 import { startReserved, type CreateContext } from "./create-sandbox.ts";
+import { checkForkOptions, requireForkAwaited, type ForkOptions } from "./fork-rules.ts";
 import { changeState, endEntry, findEntry } from "./registry.ts";
 import { optionsOf, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import type { Reservation } from "./team-quota.ts";
-import { checkTimeout } from "./timeout.ts";
-
-const MAX_FORKS = 100;
 
 /** Each start is a few processes and mounts. */
 const STARTS_AT_ONCE = 4;
-
-export interface ForkOptions {
-  readonly count: number;
-  readonly timeoutSeconds: number;
-  /** Fires when no client waits for the forks any more: those that were made are ended. */
-  readonly signal: AbortSignal;
-}
 
 /** One fork, or why it did not come about. */
 export type ForkResult = { readonly sandbox: Sandbox } | { readonly error: unknown };
@@ -56,7 +41,7 @@ export async function forkSandbox(
   sandboxId: string,
   options: ForkOptions,
 ): Promise<ForkResult[]> {
-  checkOptions(context, options);
+  checkForkOptions(options, context.quota.sharesOf(context.team).limit);
   const entry = requireForkable(context, sandboxId);
   const source = entry.record;
   // All at once and before anything is copied, so that no other create takes one meanwhile.
@@ -69,7 +54,7 @@ export async function forkSandbox(
   const signal = anySignal([options.signal, context.closing]);
   try {
     await step("fork.copied");
-    requireAwaited(options);
+    requireForkAwaited(options);
     const { timeoutSeconds } = options;
     const isolation = entry.container.level === "gvisor" ? entry.container.level : undefined;
     const plan = toPlan(context, source, { build, timeoutSeconds, isolation });
@@ -82,7 +67,7 @@ export async function forkSandbox(
     const results = await Promise.allSettled(starts);
     await step("fork.started");
     if (options.signal.aborted) await endForks(context, results);
-    requireAwaited(options);
+    requireForkAwaited(options);
     context.log.info(
       { op: "sandbox.fork", sandboxId, count: options.count, outcome: "ok" },
       "sandbox.fork ok",
@@ -97,10 +82,6 @@ export async function forkSandbox(
     await releaseForkBuild(context, buildId);
     await step("fork.released");
   }
-}
-
-function requireAwaited({ signal }: ForkOptions): void {
-  if (signal.aborted) throw new SandboxError("canceled", "fork was canceled");
 }
 
 /** Ends those that were made; no client knows them. */
@@ -134,18 +115,6 @@ function reserve({ quota: all, team }: Tenant & Limits, count: number) {
     }
   }
   return { reservations, refusals, [Symbol.dispose]: () => stack.dispose() };
-}
-
-function checkOptions(context: Tenant & Limits, { count, timeoutSeconds }: ForkOptions): void {
-  const { limit } = context.quota.sharesOf(context.team);
-  checkTimeout(timeoutSeconds);
-  if (count < 1) throw refuse(MESSAGES.forkTooFew);
-  if (count > MAX_FORKS) throw refuse(`Count cannot be greater than ${MAX_FORKS}`);
-  if (count >= limit) throw refuse(forkTooMany(limit));
-}
-
-function refuse(message: string): SandboxError {
-  return new SandboxError("invalid_argument", message);
 }
 
 function requireForkable(context: Tenant & Registry, sandboxId: string): SandboxEntry {

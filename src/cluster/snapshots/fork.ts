@@ -1,14 +1,17 @@
 /** Forks: Pods of one image that has the files of a running sandbox. The image goes with the last of them. */
 
 import { createGate } from "../../common/concurrency.ts";
-import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
-import type { ForkOptions, ForkResult } from "../../sandboxes/fork-sandbox.ts";
+import {
+  checkForkOptions,
+  requireForkAwaited,
+  type ForkOptions,
+} from "../../sandboxes/fork-rules.ts";
+import type { ForkResult } from "../../sandboxes/fork-sandbox.ts";
 import { cleanUpOrRetry } from "../../sandboxes/retry-cleanup.ts";
 import { optionsOf, type CreateOptions } from "../../sandboxes/sandbox.ts";
-import { checkTimeout, MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
+import { MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../../store/store.ts";
-import { forkTooMany, MESSAGES } from "../../wire/messages.ts";
 import { START_TIMEOUT_MS } from "../boot-pod.ts";
 import type { ClusterContext } from "../context.ts";
 import { createPodSandbox, describe } from "../create-pod.ts";
@@ -18,7 +21,6 @@ import type { KnownSandbox } from "../records.ts";
 import { toFound } from "./snapshots.ts";
 import { releaseSnapshot, takeSnapshot } from "./take.ts";
 
-const MAX_FORKS = 100;
 const STARTS_AT_ONCE = 4;
 const MS_PER_SECOND = 1_000;
 
@@ -29,14 +31,14 @@ const MS_PER_SECOND = 1_000;
 export async function forkPod(
   context: ClusterContext,
   { team, stored }: { readonly team: string; readonly stored: KnownSandbox },
-  { count, timeoutSeconds, signal }: ForkOptions,
+  fork: ForkOptions,
 ): Promise<ForkResult[]> {
-  checkTimeout(timeoutSeconds);
-  checkCount(count, context.quota.sharesOf(team).limit);
+  const { count, timeoutSeconds, signal } = fork;
+  checkForkOptions(fork, context.quota.sharesOf(team).limit);
   const snapshot = await takeSnapshot(context, { team, stored, kind: "fork", signal });
   try {
     await step("fork.imaged");
-    requireAwaited(signal);
+    requireForkAwaited(fork);
     const template = toFound(snapshot, context.limits);
     // The client learns of all at once: until then none may end.
     const startsMs = Math.ceil(count / STARTS_AT_ONCE) * START_TIMEOUT_MS;
@@ -51,7 +53,7 @@ export async function forkPod(
       const made = results.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
       await Promise.all(made.map(async ({ sandboxId }) => endUnawaited(context, sandboxId)));
     }
-    requireAwaited(signal);
+    requireForkAwaited(fork);
     const forks = results.map(async (result): Promise<ForkResult> => {
       if (result.status === "rejected") return { error: result.reason };
       const { sandboxId } = result.value;
@@ -75,20 +77,6 @@ async function endUnawaited(context: ClusterContext, sandboxId: string): Promise
   await cleanUpOrRetry(context, `fork ${sandboxId}`, async () => {
     await endSandbox(context, sandboxId, { reason: "no client waits for it" });
   });
-}
-
-function refuse(message: string): SandboxError {
-  return new SandboxError("invalid_argument", message);
-}
-
-function checkCount(count: number, limit: number): void {
-  if (count < 1) throw refuse(MESSAGES.forkTooFew);
-  if (count > MAX_FORKS) throw refuse(`Count cannot be greater than ${MAX_FORKS}`);
-  if (count >= limit) throw refuse(forkTooMany(limit));
-}
-
-function requireAwaited(signal: AbortSignal): void {
-  if (signal.aborted) throw new SandboxError("canceled", "fork was canceled");
 }
 
 function toOptions(
