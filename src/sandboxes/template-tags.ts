@@ -173,14 +173,6 @@ export function listAssignments(options: TemplatesOptions, reference: string): T
   });
 }
 
-/**
- * A tag as it is stored.
- * @throws SandboxError invalid_argument for a faulty one.
- */
-export function normalizeTag(name: string): string {
-  return requireTag(name);
-}
-
 function requireOwnReference({ team }: TemplatesOptions, text: string): TemplateReference {
   const reference = requireReference(text);
   const { namespace } = reference;
@@ -196,10 +188,14 @@ function requireTags(names: readonly string[]): string[] {
   if (names.length > MAX_TAGS) {
     throw new SandboxError("invalid_argument", `at most ${MAX_TAGS} tags can be named`);
   }
-  return [...new Set(names.map(requireTag))];
+  return [...new Set(names.map(normalizeTag))];
 }
 
-function requireTag(name: string): string {
+/**
+ * A tag as it is stored.
+ * @throws SandboxError invalid_argument for a faulty one.
+ */
+export function normalizeTag(name: string): string {
   const tag = parseTemplateReference(`x:${name.trim()}`)?.tag;
   if (tag === undefined) {
     throw new SandboxError("invalid_argument", `invalid tag: ${name.slice(0, 200)}`);
