@@ -1,6 +1,5 @@
 /** The log of a build that fails: its last lines are there when its state is, and none too many. */
 
-import { userInfo } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BuildPlan, BuildStep } from "../../src/sandboxes/template-builds/build-request.ts";
 import { failUnfinished } from "../../src/sandboxes/template-builds/end-build.ts";
@@ -12,9 +11,7 @@ const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } a
 
 let service: TestService;
 beforeAll(async () => {
-  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
-  const builtIns = [{ name: "base", ...builtIn }];
-  service = await startTestService({ engine: createLayerEngine(), builtIns });
+  service = await startTestService({ engine: createLayerEngine() });
 });
 afterAll(() => service[Symbol.asyncDispose]());
 

@@ -1,6 +1,5 @@
 /** Logins of registries in requests for builds: what is refused at once, and what AWS is asked. */
 
-import { userInfo } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { fetchEcrLogin } from "../../src/images/ecr.ts";
 import { checkRegistryLogin, toCredentials } from "../../src/images/registry-login.ts";
@@ -20,9 +19,7 @@ const NEVER = new AbortController().signal;
 
 let service: TestService;
 beforeAll(async () => {
-  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
-  const builtIns = [{ name: "base", ...builtIn }];
-  service = await startTestService({ engine: createLayerEngine(), builtIns });
+  service = await startTestService({ engine: createLayerEngine() });
 });
 afterAll(() => service[Symbol.asyncDispose]());
 

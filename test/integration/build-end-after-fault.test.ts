@@ -1,6 +1,6 @@
 /** Builds of which a line or the end cannot be recorded at first, as on a full disk: they end. */
 
-import { availableParallelism, userInfo } from "node:os";
+import { availableParallelism } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { diskFullError, SandboxError } from "../../src/common/errors.ts";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
@@ -11,9 +11,7 @@ const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } a
 
 let service: TestService;
 beforeAll(async () => {
-  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
-  const builtIns = [{ name: "base", ...builtIn }];
-  service = await startTestService({ engine: createLayerEngine(), builtIns });
+  service = await startTestService({ engine: createLayerEngine() });
 });
 afterAll(() => service[Symbol.asyncDispose]());
 

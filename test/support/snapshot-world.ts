@@ -3,8 +3,9 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { join } from "node:path";
+import { expect } from "vitest";
 import type { PodSandboxesOptions } from "../../src/cluster/pod-sandboxes.ts";
-import { startPodWorld, type PodWorld, type PodWorldOptions } from "./pod-front.ts";
+import { sendFront, startPodWorld, type PodWorld, type PodWorldOptions } from "./pod-front.ts";
 import { applyLayer, putImage, readImage, toStream } from "./pod-images.ts";
 import { startRegistry, type RegistryOptions } from "./registry.ts";
 import { tar } from "./tar-writer.ts";
@@ -34,6 +35,24 @@ interface SnapshotWorldOptions extends Pick<RegistryOptions, "canDelete"> {
   /** Of the usual graces, where no front that lives is slow to say so. */
   readonly graceShare?: number;
   readonly through?: PodWorldOptions["through"];
+}
+
+/** A sandbox with a file that its image lacks. */
+export async function createWritten(
+  { url, directory }: SnapshotWorld,
+  more: object = {},
+): Promise<string> {
+  const wish = { templateID: "base", timeout: 300, ...more };
+  const { status, body } = await sendFront(url, "POST /sandboxes", wish);
+  expect({ status, body }).toMatchObject({ status: 201 });
+  await writeFile(join(directory, body.sandboxID, "etc/new"), "new");
+  return body.sandboxID;
+}
+
+export async function createPaused(place: SnapshotWorld): Promise<string> {
+  const id = await createWritten(place);
+  expect((await sendFront(place.url, `POST /sandboxes/${id}/pause`)).status).toBe(204);
+  return id;
 }
 
 export async function startSnapshotWorld({

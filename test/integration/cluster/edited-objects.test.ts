@@ -1,10 +1,12 @@
 /** Objects that were copied or edited by hand: the leading front removes nothing of others because of them. */
 
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import {
+  createWritten,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../support/snapshot-world.ts";
 
 const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 30_000, interval: 50 };
@@ -20,13 +22,6 @@ afterAll(async () => place[Symbol.asyncDispose]());
 
 const send = (call: `${string} ${string}`, body?: unknown) => sendFront(place.url, call, body);
 const objects = () => place.world.api.objects;
-
-async function create(): Promise<string> {
-  const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });
-  expect({ status, body }).toMatchObject({ status: 201 });
-  await writeFile(join(place.directory, body.sandboxID, "etc/new"), "new");
-  return body.sandboxID;
-}
 
 /** The record of a ConfigMap with some fields in the place of its own. */
 function edited(path: string, key: "record" | "snapshot", fields: object): string {
@@ -48,7 +43,7 @@ async function post(name: string, labels: object, data: object): Promise<void> {
 }
 
 test("a copy of a record that says that it ends does not end its sandbox", async () => {
-  const [id, other] = [await create(), await create()];
+  const [id, other] = [await createWritten(place), await createWritten(place)];
   const path = `configmaps/${id}`;
   const copy = `i${"c".repeat(20)}`;
   const record = edited(path, "record", { state: "ending" });
@@ -70,7 +65,7 @@ test(
   "the image of a paused sandbox whose record cannot be read stays",
   { timeout: LONG },
   async () => {
-    const [id, other] = [await create(), await create()];
+    const [id, other] = [await createWritten(place), await createWritten(place)];
     for (const one of [id, other]) {
       expect((await send(`POST /sandboxes/${one}/pause`)).status).toBe(204);
     }
@@ -88,7 +83,7 @@ function buildOf(id: string): string {
 }
 
 test("a paused sandbox whose record names the image of another one is not resumed", async () => {
-  const [id, other] = [await create(), await create()];
+  const [id, other] = [await createWritten(place), await createWritten(place)];
   for (const one of [id, other]) {
     expect((await send(`POST /sandboxes/${one}/pause`)).status).toBe(204);
   }
@@ -110,7 +105,7 @@ test("a create, with a key or without, whose records another client labels meanw
       }),
     );
   });
-  const id = await create();
+  const id = await createWritten(place);
   const request = {
     method: "POST",
     path: "/sandboxes",

@@ -1,12 +1,17 @@
 /** A front that is taken for dead, or a fault, at each step of a pause and of a resume. */
 
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../../support/at-step.ts";
 import { IMAGE_STEPS } from "../../../support/fault-cases.ts";
 import { endSandboxes, sendFront } from "../../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
+import {
+  createPaused,
+  createWritten,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../../support/snapshot-world.ts";
 
 /** One second of five; every front that is taken for dead here is none of the two that run. */
 const GRACE_SHARE = 0.2;
@@ -28,19 +33,6 @@ const hasPod = (id: string) => place.world.api.objects.has(`pods/${id}`);
 const dataOf = (id: string) => Object(place.world.api.objects.get(`configmaps/${id}`)?.["data"]);
 const stateOf = async (id: string) => (await send(`GET /sandboxes/${id}`)).body.state;
 const readNew = async (id: string) => readFile(join(place.directory, id, "etc/new"), "utf8");
-
-async function create(): Promise<string> {
-  const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });
-  expect({ status, body }).toMatchObject({ status: 201 });
-  await writeFile(join(place.directory, body.sandboxID, "etc/new"), "new");
-  return body.sandboxID;
-}
-
-async function createPaused(): Promise<string> {
-  const id = await create();
-  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
-  return id;
-}
 
 /** As if the front that changes the sandbox, and made images of it, had died. */
 function orphan(id: string): void {
@@ -75,7 +67,7 @@ test.for(BEFORE)(
   "a pause whose front is taken for dead at %s is finished by another",
   { timeout: LONG },
   async (step) => {
-    const id = await create();
+    const id = await createWritten(place);
     using held = atStep(step, async () => {
       orphan(id);
       await expect
@@ -92,7 +84,7 @@ test.for(BEFORE)(
 );
 
 test.for(BEFORE)("a fault at %s leaves a sandbox that runs on", { timeout: LONG }, async (step) => {
-  const id = await create();
+  const id = await createWritten(place);
   using held = atStep(step, async () => {
     throw new Error("planned");
   });
@@ -106,7 +98,7 @@ test.for([paused, parked])(
   "a fault at %s: it is paused all the same",
   { timeout: LONG },
   async (step) => {
-    const id = await create();
+    const id = await createWritten(place);
     using held = atStep(step, async () => {
       throw new Error("planned");
     });
@@ -123,7 +115,7 @@ test.for(RESUMING)(
   "a resume whose front is taken for dead at %s is undone, and the next one succeeds",
   { timeout: LONG },
   async (step) => {
-    const id = await createPaused();
+    const id = await createPaused(place);
     using held = atStep(step, async () => {
       orphan(id);
       await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
@@ -135,7 +127,7 @@ test.for(RESUMING)(
 );
 
 test.for(RESUMING)("a resume with a fault at %s is undone", { timeout: LONG }, async (step) => {
-  const id = await createPaused();
+  const id = await createPaused(place);
   using held = atStep(step, async () => {
     throw new Error("planned");
   });
@@ -147,7 +139,7 @@ test.for(RESUMING)("a resume with a fault at %s is undone", { timeout: LONG }, a
 
 test("one that is killed while it is paused or resumed is gone", { timeout: LONG }, async () => {
   for (const step of ["pod.stopped", "pod.running"] as const) {
-    const id = step === "pod.stopped" ? await create() : await createPaused();
+    const id = step === "pod.stopped" ? await createWritten(place) : await createPaused(place);
     using held = atStep(step, async () => {
       expect((await send(`DELETE /sandboxes/${id}`)).status).toBe(204);
     });

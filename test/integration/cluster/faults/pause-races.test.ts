@@ -1,11 +1,14 @@
 /** Answers that are lost and fronts that are slow amid a pause or a resume: the sandbox is never lost. */
 
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../../support/at-step.ts";
 import { endSandboxes, sendFront } from "../../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
+import {
+  createPaused,
+  createWritten,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../../support/snapshot-world.ts";
 
 /** Half a minute stands for half an hour. */
 const GRACE_SHARE = 0.02;
@@ -27,20 +30,6 @@ const hasPod = (id: string) => place.world.api.objects.has(`pods/${id}`);
 const dataOf = (id: string) => Object(place.world.api.objects.get(`configmaps/${id}`)?.["data"]);
 const stateOf = async (id: string) => (await send(`GET /sandboxes/${id}`)).body.state;
 
-async function create(more: object = {}): Promise<string> {
-  const wish = { templateID: "base", timeout: 300, ...more };
-  const { status, body } = await send("POST /sandboxes", wish);
-  expect({ status, body }).toMatchObject({ status: 201 });
-  await writeFile(join(place.directory, body.sandboxID, "etc/new"), "new");
-  return body.sandboxID;
-}
-
-async function createPaused(): Promise<string> {
-  const id = await create();
-  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
-  return id;
-}
-
 /** As if the front that changes the sandbox had died. */
 function orphan(id: string): void {
   place.world.api.change(`configmaps/${id}`, (object) => {
@@ -50,7 +39,7 @@ function orphan(id: string): void {
 }
 
 test("a pause that ends slowly leaves the Pod of the next run", async () => {
-  const id = await create();
+  const id = await createWritten(place);
   using held = atStep("pod.paused", async () => {
     const { status } = await send(`POST /sandboxes/${id}/connect`, { timeout: 300 }, place.second);
     expect(status).toBe(201);
@@ -63,7 +52,7 @@ test.for(["pause", "resume"] as const)(
   "a %s whose first answer is lost leaves the sandbox free for the next one",
   { timeout: LONG },
   async (verb) => {
-    const id = verb === "pause" ? await create() : await createPaused();
+    const id = verb === "pause" ? await createWritten(place) : await createPaused(place);
     place.world.api.loseNextReply(`configmaps/${id}`);
     expect((await send(`POST /sandboxes/${id}/${verb}`, {})).status).toBe(503);
     await expect.poll(() => dataOf(id).change, SETTLED).toBeUndefined();
@@ -75,7 +64,7 @@ test(
   "a pause that is taken over, and whose answer about that is lost, does not stay",
   { timeout: LONG },
   async () => {
-    const id = await create();
+    const id = await createWritten(place);
     using held = atStep("pod.stopped", async () => {
       place.world.api.loseNextReply(`configmaps/${id}`);
       orphan(id);
@@ -92,7 +81,7 @@ test(
   "a resume that ends while it is undone for a front that is taken for dead is not lost",
   { timeout: LONG },
   async () => {
-    const id = await createPaused();
+    const id = await createPaused(place);
     const { api } = place.world;
     const answered = Promise.withResolvers<number>();
     using held = atStep("pod.told", async () => {
@@ -122,7 +111,7 @@ test(
   "a front that is taken for dead before it starts a Pod leaves that of the next run",
   { timeout: LONG },
   async () => {
-    const id = await createPaused();
+    const id = await createPaused(place);
     const connect = `POST /sandboxes/${id}/connect` as const;
     const uidOf = () => place.world.api.objects.get(`pods/${id}`)?.metadata.uid;
     let uid: string | undefined;
@@ -142,7 +131,7 @@ test(
   "one whose pause was once taken over in vain is still paused at its timeout",
   { timeout: LONG },
   async () => {
-    const id = await create({ timeout: 8, autoPause: true });
+    const id = await createWritten(place, { timeout: 8, autoPause: true });
     using held = atStep("pod.stopped", async () => {
       using again = atStep("pod.pausing", async () => {
         throw new Error("planned");
@@ -163,7 +152,7 @@ test(
   { timeout: LONG },
   async () => {
     const { daemons } = place.world;
-    const id = await create({ timeout: 300 });
+    const id = await createWritten(place, { timeout: 300 });
     daemons.isStubborn = true;
     try {
       using held = atStep("pod.stopped", async () => {
