@@ -7,6 +7,8 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { withDiskSpace } from "../../src/commands/with-disk-space.ts";
 import { isRootless } from "../../src/common/privilege.ts";
+import { runProgram } from "../../src/engine/host/run-program.ts";
+import { makeLayer } from "../../src/engine/storage/layers.ts";
 import { requireDiskSpace, toCopyFault, toDiskFault } from "../../src/sandboxes/disk-space.ts";
 import { cacheTemplateId } from "../../src/sandboxes/template-builds/cache.ts";
 import { openStore } from "../../src/store/sqlite.ts";
@@ -67,6 +69,29 @@ test.skipIf(isRootless())(
     });
     expect(await made()).toEqual([]);
     expect(store.builds.all()).toEqual([]);
+  },
+);
+
+const NAMES = Array.from({ length: 100 }, (_, index) => String(index));
+
+const FILLS: Readonly<Record<string, (draft: string) => Promise<void>>> = {
+  async "this program"(draft) {
+    for (const name of NAMES) await writeFile(join(draft, name), "");
+  },
+  async "another program"(draft) {
+    await runProgram(["mkdir", ...NAMES], { cwd: draft });
+  },
+};
+
+test.skipIf(isRootless()).for(Object.entries(FILLS))(
+  "a layer for which %s finds no inode is told of a full disk",
+  async ([, fill]) => {
+    await using disk = await openDisk(50);
+    await expect(makeLayer(join(disk.path, "layer"), fill)).rejects.toMatchObject({
+      code: "resource_exhausted",
+      message: expect.stringMatching(/^disk of .*: no space left$/),
+    });
+    expect(await readdir(disk.path)).toEqual([]);
   },
 );
 

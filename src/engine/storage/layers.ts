@@ -6,7 +6,14 @@
 import { mkdir, readdir, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TellFailure } from "../../common/clean-up.ts";
-import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import {
+  COPY_FULL_PATTERN,
+  diskFullError,
+  errorText,
+  isCode,
+  SandboxError,
+  toSandboxError,
+} from "../../common/errors.ts";
 import { isThere, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -70,8 +77,16 @@ export async function makeWhole(target: string, folder: WholeFolder): Promise<vo
     await step("layer.durable");
   } catch (error) {
     await removeTree(draft);
-    throw toSandboxError(error, "layer was not made");
+    throw toLayerFault(error, dirname(target));
   }
+}
+
+/** A disk without inodes has bytes left, and is full only until the draft is gone. */
+function toLayerFault(error: unknown, folder: string): SandboxError {
+  const isTold = error instanceof SandboxError && error.code === "resource_exhausted";
+  const isFull = isCode(error, "ENOSPC") || COPY_FULL_PATTERN.test(errorText(error));
+  if (isFull && !isTold) return diskFullError(`disk of ${folder}`, error);
+  return toSandboxError(error, "layer was not made");
 }
 
 async function giveName(draft: string, target: string): Promise<void> {
