@@ -67,7 +67,6 @@ export function createWebServer(options: WebServerOptions): Server {
   // A body may take as long as its bytes keep coming.
   server.requestTimeout = 0;
   server.timeout = IDLE_MS;
-  server.on("clientError", (_error, socket) => socket.destroy());
   server.on("connection", (socket: Socket) => {
     const end = () => void socket.destroy();
     const release = options.policies.hold(socket.remoteAddress ?? "", { name: undefined, end });

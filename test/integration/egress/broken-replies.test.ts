@@ -1,4 +1,4 @@
-/** Replies that cannot be passed on end their connection, and nothing else of the egress program. */
+/** Requests and replies that cannot be passed on end their connection, and nothing else of the egress program. */
 
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
@@ -53,4 +53,18 @@ test.for([
   await closed;
   await nextTurn();
   expect(proxy.faults).toEqual([]);
+});
+
+test.for([
+  {
+    name: "whose head is too large",
+    head: `GET / HTTP/1.1\r\nx-a: ${"a".repeat(20_000)}`,
+    status: 431,
+  },
+  { name: "whose target is not ASCII", head: "GET /\u00e9 HTTP/1.1", status: 400 },
+])("a request $name is told so", async ({ head, status }) => {
+  await using proxy = await startProxy("HTTP/1.1 204 No Content\r\n\r\n");
+  const client = connect({ port: proxy.port, host: "127.0.0.1" });
+  client.write(`${head}\r\nhost: allowed.test\r\n\r\n`);
+  expect(await text(client)).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
 });
