@@ -31,6 +31,8 @@ const HEADERS_TIMEOUT_MS = 10_000;
 /** How often that is looked at. */
 const CHECK_MS = 1_000;
 const IDLE_MS = 600_000;
+/** RFC 9110, 15: statuses below are interim. */
+const MIN_FINAL_STATUS = 200;
 /** Without them a body would be taken for a request of its own. */
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 
@@ -146,7 +148,8 @@ async function pass(
     answered,
     sending.then(async () => answered),
   ]);
-  if (reply === undefined) return false;
+  // 101 without an upgrade: no client has asked for it, and it would wait for another reply.
+  if (reply === undefined || (reply.statusCode ?? 0) < MIN_FINAL_STATUS) return false;
   const replyHeaders = withoutHops(reply);
   // Such a client would take the sizes of chunks for the body.
   if (request.httpVersion === "1.0") delete replyHeaders["transfer-encoding"];

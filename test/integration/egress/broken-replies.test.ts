@@ -68,3 +68,10 @@ test.for([
   client.write(`${head}\r\nhost: allowed.test\r\n\r\n`);
   expect(await text(client)).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
 });
+
+test("a reply that only says that the protocol changes is none", async () => {
+  await using proxy = await startProxy("HTTP/1.1 101 Odd\r\nupgrade: x\r\n\r\n");
+  const client = connect({ port: proxy.port, host: "127.0.0.1" });
+  client.write("GET / HTTP/1.1\r\nhost: allowed.test\r\n\r\n");
+  expect(await text(client)).toMatch(/^HTTP\/1\.1 502 /);
+});
