@@ -67,13 +67,15 @@ export interface LogQuery {
   readonly search?: string | undefined;
 }
 
-/** Opens the book; what is too old, or too much of a team, is forgotten now and every hour. */
-export function startLogBook(options: {
+interface LogBookOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
   readonly teamBytes?: number;
-}): LogBook {
+}
+
+/** Opens the book; what is too old, or too much of a team, is forgotten now and every hour. */
+export function startLogBook(options: LogBookOptions): LogBook {
   const { store, clock } = options;
   const batch = createLogBatch(options);
   const paces = createLogPaces(clock);
@@ -91,22 +93,9 @@ export function startLogBook(options: {
   }
 
   const end = new AbortController();
-  /** After a week in which no service ran, all lines may be too old. */
-  async function forget(): Promise<void> {
-    try {
-      const beforeMs = clock.now() - RETENTION_MS;
-      while (!end.signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
-        await setImmediate();
-      for (const sandboxId of store.logs.listBeyond(options.teamBytes ?? MAX_TEAM_BYTES)) {
-        while (!end.signal.aborted && store.logs.empty(sandboxId, FORGOTTEN_LINES))
-          await setImmediate();
-      }
-    } catch (error) {
-      options.log.error({ op: "logs.forget", err: error }, "old log lines stay");
-    }
-  }
-  void forget();
-  const forgetTimer = setInterval(() => void forget(), FORGET_INTERVAL_MS).unref();
+  const forget = () => void forgetLines(options, end.signal);
+  forget();
+  const forgetTimer = setInterval(forget, FORGET_INTERVAL_MS).unref();
 
   return {
     openPace: () => paces.open(),
@@ -144,6 +133,22 @@ export function startLogBook(options: {
       batch.flush();
     },
   };
+}
+
+/** After a week in which no service ran, all lines may be too old. It never rejects. */
+async function forgetLines(options: LogBookOptions, signal: AbortSignal): Promise<void> {
+  const { store, clock, log, teamBytes = MAX_TEAM_BYTES } = options;
+  try {
+    const beforeMs = clock.now() - RETENTION_MS;
+    while (!signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
+      await setImmediate();
+    if (signal.aborted) return;
+    for (const sandboxId of store.logs.listBeyond(teamBytes)) {
+      while (!signal.aborted && store.logs.empty(sandboxId, FORGOTTEN_LINES)) await setImmediate();
+    }
+  } catch (error) {
+    log.error({ op: "logs.forget", err: error }, "old log lines stay");
+  }
 }
 
 /** The first lines that are not too many bytes; always one. */
