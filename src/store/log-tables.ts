@@ -137,6 +137,11 @@ function openForget(
     database,
     "SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?",
   );
+  // The order of all books takes seconds where they are hundreds of thousands.
+  const selectLarge = prepare(
+    database,
+    "SELECT team FROM books GROUP BY team HAVING sum(bytes) > ? LIMIT 1",
+  );
   const selectBeyond = prepare(
     database,
     `SELECT sandbox_id FROM
@@ -165,7 +170,10 @@ function openForget(
   }
 
   return {
-    listBeyond: (mostBytes) => selectBeyond.all(mostBytes).map((row) => String(row["sandbox_id"])),
+    listBeyond(mostBytes) {
+      if (selectLarge.get(mostBytes) === undefined) return [];
+      return selectBeyond.all(mostBytes).map((row) => String(row["sandbox_id"]));
+    },
     empty: (sandboxId, mostLines) =>
       inTransaction(database, () => erase(sandboxId, mostLines) === mostLines),
     forgetBefore: (atMs, mostLines) =>
