@@ -22,9 +22,15 @@ const NOTHING = Buffer.alloc(0);
 export function createWholeCharacters(give: (bytes: Buffer) => void): WholeCharacters {
   let begun = NOTHING;
   let timer: NodeJS.Timeout | undefined;
+  let last: NodeJS.Immediate | undefined;
+
+  function stopWaiting(): void {
+    clearTimeout(timer);
+    clearImmediate(last);
+  }
 
   function flush(): void {
-    clearTimeout(timer);
+    stopWaiting();
     const rest = begun;
     begun = NOTHING;
     if (rest.length > 0) give(rest);
@@ -32,11 +38,12 @@ export function createWholeCharacters(give: (bytes: Buffer) => void): WholeChara
 
   return {
     add(bytes) {
-      clearTimeout(timer);
+      stopWaiting();
       const all = begun.length === 0 ? bytes : Buffer.concat([begun, bytes]);
       const end = textEnd(all);
       begun = Buffer.from(all.subarray(end));
-      if (begun.length > 0) timer = setTimeout(flush, WAIT_MS);
+      // After a halt of the daemon itself, what has come meanwhile is read first.
+      if (begun.length > 0) timer = setTimeout(() => (last = setImmediate(flush)), WAIT_MS);
       if (end > 0) give(all.subarray(0, end));
       if (all !== bytes) releaseBuffer(all);
     },

@@ -40,6 +40,16 @@ test("a begin whose rest does not come is given by itself, and what follows is w
   expect(pieces).toHaveLength(4);
 });
 
+test("what came while the daemon stood still is read before a begin is given up", () => {
+  const { pieces, add } = setUp();
+  // The time is over in one turn of the loop, which reads after its timers.
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  add("\u00e2\u0082");
+  vi.runAllTimers();
+  add("\u00ac");
+  expect(pieces).toEqual(["\u00e2\u0082\u00ac"]);
+});
+
 test("the end of the output takes what is left with it", () => {
   const { pieces, add, flush } = setUp();
   add("\u00f0\u009f\u0099");
