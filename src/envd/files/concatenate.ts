@@ -13,6 +13,8 @@ const FIRST_FD = 3;
 const COPY_BYTES = 1_048_576;
 /** Never waits for the other end of a pipe, never takes a terminal. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
+/** Of a file that reports no length but has content, as those of the kernel: some have no end. */
+const MAX_UNKNOWN_BYTES = 16_777_216;
 const TOOL_PATH = "/usr/bin:/bin";
 
 /**
@@ -32,7 +34,10 @@ export async function concatenate(
   for (const source of sources) position = await copy(source, { target, position }, signal);
 }
 
-/** coreutils' cat lets the kernel move the bytes; false when it is not there or has failed. */
+/**
+ * coreutils' cat lets the kernel move the bytes; false when it is not there or has failed, and for
+ * files of unknown length, which it would wait for.
+ */
 async function copyByKernel(
   sources: readonly string[],
   target: FileHandle,
@@ -44,9 +49,20 @@ async function copyByKernel(
     for (const source of sources.slice(start, start + MAX_OPEN)) {
       files.push(opened.use(await openSource(source)));
     }
-    if (!(await runCat(files, target, signal))) return false;
+    const unknown = await Promise.all(files.map(hasUnknownLength));
+    if (unknown.includes(true) || !(await runCat(files, target, signal))) return false;
   }
   return true;
+}
+
+async function hasUnknownLength(file: FileHandle): Promise<boolean> {
+  if ((await file.stat()).size > 0) return false;
+  try {
+    return (await file.read(Buffer.alloc(1), 0, 1, 0)).bytesRead > 0;
+  } catch {
+    // Our own copy tells why.
+    return true;
+  }
 }
 
 /** It gets open files: a name may be that of a pipe by now, for whose other end it would wait. */
@@ -76,6 +92,8 @@ async function copy(
 ): Promise<number> {
   await using file = await openSource(source);
   const buffer = Buffer.alloc(COPY_BYTES);
+  const limit =
+    (await file.stat()).size > 0 ? Number.POSITIVE_INFINITY : position + MAX_UNKNOWN_BYTES;
   let end = position;
   try {
     for (;;) {
@@ -84,14 +102,20 @@ async function copy(
       if (bytesRead === 0) return end;
       await writeFully(target, buffer.subarray(0, bytesRead), end);
       end += bytesRead;
+      if (end > limit) throw endless(source);
     }
   } catch (error) {
-    if (error === signal.reason) throw error;
+    if (error === signal.reason || error instanceof SandboxError) throw error;
     const full = "not enough disk space available";
     if (isDiskFull(error)) throw new SandboxError("resource_exhausted", full, { cause: error });
     const message = `error composing source ${source}: ${fileErrorText("copy", source, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
+}
+
+function endless(source: string): SandboxError {
+  const reason = `its length is not known, and it has more than ${MAX_UNKNOWN_BYTES} bytes`;
+  return new SandboxError("invalid_argument", `error composing source ${source}: ${reason}`);
 }
 
 async function openSource(source: string): Promise<FileHandle> {

@@ -40,3 +40,17 @@ test("more files than one call takes are joined in order", async () => {
   await concatenate(names, file, new AbortController().signal);
   expect(await readFile(target, "utf8")).toBe(names.map((_, index) => `${index} `).join(""));
 });
+
+test("a file of the kernel is taken whole, and one without an end is refused", async () => {
+  await using folder = await makeTempFolder();
+  const [first, target] = [join(folder.path, "first"), join(folder.path, "target")];
+  await writeFile(first, "first ");
+  await using file = await open(target, "w");
+  const joinWith = async (source: string) =>
+    concatenate([first, source, first], file, AbortSignal.timeout(10_000));
+  await expect(joinWith("/proc/self/pagemap")).rejects.toThrow("more than 16777216 bytes");
+  await file.truncate(0);
+  await joinWith("/proc/version");
+  const version = await readFile("/proc/version", "utf8");
+  expect(await readFile(target, "utf8")).toBe(`first ${version}first `);
+});
