@@ -22,7 +22,7 @@ const PRIVATE = [
   process.execPath,
   PROGRAM,
 ] as const;
-const RUNTIMES = gvisorRuntime() === undefined ? ["crun"] : ["crun", "runsc"];
+const RUNTIMES = ["crun", gvisorRuntime()].filter((runtime) => runtime !== undefined);
 
 const clientOf = ({ url, apiKey }: TestServe) => ({ apiKey, apiUrl: url, sandboxUrl: url });
 
