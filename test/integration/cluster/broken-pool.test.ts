@@ -2,10 +2,14 @@
 
 import { userInfo } from "node:os";
 import { pino } from "pino";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { sendFront, startPodWorld } from "../../support/pod-front.ts";
 
-const SETTLED = { timeout: 20_000, interval: 50 };
+/** Each pooled Pod has a process of its own, whose start takes seconds on a busy machine. */
+const LIMIT_MS = 120_000;
+const SETTLED = { timeout: LIMIT_MS, interval: 50 };
+
+vi.setConfig({ testTimeout: LIMIT_MS });
 
 const state = { waiting: { reason: "ImagePullBackOff", message: "not there" } };
 const STUCK = { phase: "Pending", containerStatuses: [{ name: "sandbox", state }] };
