@@ -49,6 +49,10 @@ test("without internet access the Pod has the label of its own rules and no poli
 });
 
 test("networks are a policy of the sandbox, which is there before its Pod and goes with it", async () => {
+  const listParts = () =>
+    [...world.api.objects.values()].map(({ metadata }) => metadata.labels?.["sandbox-mcp.io/part"]);
+  // The pool's Pod is made by the same call, and not for a sandbox with rules of its own.
+  await expect.poll(listParts, { timeout: 60_000 }).toContain("pool");
   const before = world.api.calls.length;
   const { body } = await create({ network: { denyOut: ["192.0.2.0/24"] } });
   const id: string = body.sandboxID;
