@@ -4,8 +4,10 @@
  */
 
 import { createBackoff, type Backoff } from "../common/backoff.ts";
+import { sleepUnlessWoken, type Clock } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
 import { step } from "../common/steps.ts";
+import { createTeamTurns } from "../common/team-turns.ts";
 import type { SandboxContext, SandboxEntry } from "./context.ts";
 import { startExpiry } from "./expiry.ts";
 import { findMemoryFault } from "./memory.ts";
@@ -13,6 +15,10 @@ import { changeState, whenIdle } from "./registry.ts";
 
 /** Each writes at the speed of the disk. */
 const MOVES_AT_ONCE = 2;
+/** A move that takes longer gives its place to another one, and goes on. */
+const PLACE_MS = 10_000;
+/** Under way and waiting for a place; the others of the team wait for these. */
+const TURNS = { maxAtOnce: 4, maxWaiting: Infinity };
 const FIRST_RETRY_MS = 1_000;
 /** What prevents a move may stay for as long as the sandbox is paused. */
 const MAX_RETRY_MS = 60_000;
@@ -45,7 +51,7 @@ export function startDiskMoves(
 ): DiskMoves {
   const { clock, closing, entries, log } = context;
   const retries = new WeakMap<SandboxEntry, Retry>();
-  const gate = createGate(MOVES_AT_ONCE);
+  const inTurn = createMoveTurns(clock);
   const moves = new Map<SandboxEntry, Promise<void>>();
 
   const retryOf = (entry: SandboxEntry) => {
@@ -73,7 +79,7 @@ export function startDiskMoves(
     for (const entry of waiting()) {
       if (dueOf(entry, afterSeconds) > nowMs) continue;
       const isWanted = () => !closing.aborted && dueOf(entry, afterSeconds) <= clock.now();
-      const moving = gate.run(() => attempt(entry, isWanted));
+      const moving = inTurn(entry, () => attempt(entry, isWanted));
       moves.set(entry, moving);
       void moving.finally(() => {
         moves.delete(entry);
@@ -105,12 +111,31 @@ export function startDiskMoves(
     note: () => timer.note(),
     async moveAll() {
       if (!rules.isAtExit) return;
-      await Promise.all(waiting().map((entry) => gate.run(() => attempt(entry, () => true))));
+      await Promise.all(waiting().map((entry) => inTurn(entry, () => attempt(entry, () => true))));
     },
     async [Symbol.asyncDispose]() {
       await timer[Symbol.asyncDispose]();
       await Promise.all(moves.values());
     },
+  };
+}
+
+type MoveTurns = (entry: SandboxEntry, work: () => Promise<void>) => Promise<void>;
+
+/** For work that never rejects. */
+function createMoveTurns(clock: Clock): MoveTurns {
+  const gate = createGate(MOVES_AT_ONCE);
+  const turns = createTeamTurns(TURNS);
+  return async ({ record }, work) => {
+    const leave = await turns.enter({ team: record.team });
+    const { moved } = await gate.run(async () => {
+      const over = new AbortController();
+      const moving = work().finally(() => over.abort());
+      await sleepUnlessWoken(clock, PLACE_MS, over.signal);
+      return { moved: moving };
+    });
+    await moved;
+    leave?.();
   };
 }
 

@@ -104,6 +104,46 @@ test("a clock that was set back does not put off a move that is tried again", as
   await expect.poll(() => world.place()).toBe("disk");
 });
 
+const PLAIN = {
+  template: "base",
+  allowsInternet: undefined,
+  network: undefined,
+  timeoutSeconds: 600,
+  isSecured: true,
+  pausesAtTimeout: false,
+  resumesOnTraffic: false,
+  keepsMemory: true,
+  metadata: undefined,
+  environment: {},
+  volumeMounts: [],
+};
+
+/** Pauses a new sandbox of a team; returns whether its memory is on disk. */
+async function pauseOne({ service }: World, team: string): Promise<() => boolean> {
+  const sandboxes = service.embedded.sandboxes.of(team);
+  const { signal } = new AbortController();
+  const { sandboxId } = await sandboxes.create(PLAIN, signal);
+  await sandboxes.pause(sandboxId, true);
+  return () => sandboxes.get(sandboxId).isOnDisk === true;
+}
+
+test("moves that take long keep no other team waiting", async () => {
+  await using world = await openWorld(0);
+  const held = 4;
+  using saves = world.fake.holdSaves(held);
+  const slow: (() => boolean)[] = [];
+  for (let count = 0; count < held + 1; count += 1) slow.push(await pauseOne(world, "slow"));
+  const other = await pauseOne(world, "others");
+  const look = async () => {
+    await world.clock.advance(10_000);
+    return other();
+  };
+  await expect.poll(look).toBe(true);
+  expect(slow.map((isMoved) => isMoved())).toEqual(slow.map(() => false));
+  saves[Symbol.dispose]();
+  await expect.poll(() => slow.every((isMoved) => isMoved())).toBe(true);
+});
+
 test("what cannot be restored is refused and stays, and files alone start", async () => {
   await using world = await openWorld(0);
   await world.post("pause");

@@ -14,6 +14,8 @@ export interface MemoryEngine {
   readonly specs: readonly ContainerSpec[];
   /** Makes the next save fail, half way. */
   failSave(): void;
+  /** Holds the next so many halts with memory until it is disposed of. */
+  holdSaves(amount: number): Disposable;
   /** Makes the next restore fail as on another machine. */
   failRestore(): void;
   /** Makes the next boot of a halted container fail before it begins. */
@@ -29,6 +31,8 @@ const PAGES = "pages.img";
 export function createMemoryEngine(): MemoryEngine {
   const layered = createLayerEngine();
   const specs: ContainerSpec[] = [];
+  let held = 0;
+  let released = Promise.resolve();
   const failing = { save: false, restore: false, boot: false, halt: false, answer: false };
   return {
     engine: {
@@ -54,6 +58,8 @@ export function createMemoryEngine(): MemoryEngine {
             return orCanceled(Promise.withResolvers<never>().promise, late, "no answer");
           },
           async haltWithMemory() {
+            held -= 1;
+            if (held >= 0) await released;
             if (failing.save) {
               failing.save = false;
               throw new SandboxError("unavailable", "memory was not saved");
@@ -98,6 +104,12 @@ export function createMemoryEngine(): MemoryEngine {
     specs,
     failSave() {
       failing.save = true;
+    },
+    holdSaves(amount) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      held = amount;
+      released = promise;
+      return { [Symbol.dispose]: resolve };
     },
     failRestore() {
       failing.restore = true;
