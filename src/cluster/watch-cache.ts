@@ -10,18 +10,16 @@ import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { tryParseJson } from "../common/json.ts";
-import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { listObjects } from "./list-pages.ts";
 import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
+import { createWatchSilence, readInSilence, type WatchSilence } from "./watch-silence.ts";
 
 /** The API server ends a watch after this; the next one goes on where it stood. */
 const WATCH_SECONDS = 240;
-/** A proxy that keeps the connection of a watch without its API server is left after this. */
-const WATCH_LATE_MS = (WATCH_SECONDS + 30) * 1_000;
 const FIRST_RETRY_MS = 50;
 const MAX_RETRY_MS = 2_000;
 /** Objects of ours are far smaller than the largest that Kubernetes stores. */
@@ -51,10 +49,11 @@ const bookmarkSchema = z.object({ metadata: z.object({ resourceVersion: z.string
 
 /** Begins to follow; it retries for ever. */
 export function startWatchCache<T extends Named>(options: CacheOptions<T>): WatchCache<T> {
-  const { log, kind } = options;
+  const { api, log, kind, schema } = options;
   const cache = createObjectCache<T>();
   const end = new AbortController();
   const first = Promise.withResolvers<void>();
+  const silence = createWatchSilence();
 
   async function run(): Promise<void> {
     const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
@@ -75,7 +74,7 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
         }
         const before: string = version;
         const onOpen = () => fault.clear();
-        version = await follow(options, { cache, from: before, onOpen }, end.signal);
+        version = await follow(options, { cache, from: before, onOpen, silence }, end.signal);
         reached = version ?? reached;
         // A server that ends each watch with a fault is asked for lists less and less often.
         if (version !== undefined && version !== before) backoff.reset();
@@ -94,6 +93,17 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
   return {
     ...cache,
     filled: first.promise,
+    async until(name, find, signal) {
+      const over = new AbortController();
+      const reading = { api, cache, silence, path: `${kind}/${name}`, name, schema };
+      // It throws nothing.
+      void readInSilence(reading, over.signal);
+      try {
+        return await cache.until(name, find, signal);
+      } finally {
+        over.abort();
+      }
+    },
     async [Symbol.asyncDispose]() {
       end.abort();
       await running;
@@ -144,12 +154,13 @@ interface Following<T extends Named> {
   readonly from: string;
   /** Called when the API server has accepted the watch. */
   readonly onOpen: () => void;
+  readonly silence: WatchSilence;
 }
 
 /** Follows until the connection ends; returns the version reached, or undefined for a new list. */
 async function follow<T extends Named>(
   { api, kind, selector, schema }: CacheOptions<T>,
-  { cache, from, onOpen }: Following<T>,
+  { cache, from, onOpen, silence }: Following<T>,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const query = {
@@ -158,11 +169,13 @@ async function follow<T extends Named>(
     allowWatchBookmarks: "true",
     timeoutSeconds: String(WATCH_SECONDS),
   };
-  const bounded = anySignal([signal, signalAfter(WATCH_LATE_MS)]);
+  const bounded = anySignal([signal, silence.begin()]);
   const body = await api.watch({ path: kind, query }, bounded);
   onOpen();
+  silence.end();
   let version = from;
   for await (const line of linesOf(body)) {
+    silence.end();
     const event = eventSchema.parse(tryParseJson(line));
     if (event.type === "ERROR") return undefined;
     if (event.type === "BOOKMARK") {

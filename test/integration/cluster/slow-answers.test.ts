@@ -62,3 +62,17 @@ test(
     answer.resolve();
   },
 );
+
+test(
+  "a create and a list go on while the watch of Pods is open and silent",
+  { timeout: LONG },
+  async () => {
+    world.api.delayWatch("pods", "app.kubernetes.io/managed-by=sandbox-mcp");
+    const first = await create(300);
+    // The watch was begun anew, and tells of what others do.
+    world.api.remove(`pods/${first}`);
+    const isGone = async () =>
+      (await sendFront(front.url, `GET /sandboxes/${first}`)).status === 404;
+    await expect.poll(isGone, { timeout: 20_000, interval: 100 }).toBe(true);
+  },
+);
