@@ -17,7 +17,8 @@ const RETRY_MS = 200;
 const MAX_TOKEN_BYTES = 64 * 1024;
 /** A manifest or a configuration; the largest that registries take. */
 const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
-const LAST_GOOD = 399;
+const FIRST_REDIRECT = 300;
+const FIRST_REFUSED = 400;
 const FIRST_BROKEN = 500;
 
 export interface RegistryCredentials {
@@ -39,7 +40,7 @@ export interface RegistryCall {
   readonly headers?: OutgoingHttpHeaders;
   /** A stream is sent once: a login must have been made before. */
   readonly body?: Buffer | Readable;
-  /** Statuses beyond those below 400 that the caller handles. */
+  /** Statuses beyond those of success that the caller handles. */
   readonly handled?: readonly number[];
 }
 
@@ -114,7 +115,7 @@ export function createRegistry(place: RegistryPlace, signal: AbortSignal): Regis
       });
       const status = outcome?.statusCode ?? FIRST_BROKEN;
       if (outcome !== undefined && (isLast || status < FIRST_BROKEN)) {
-        if (status <= LAST_GOOD || call.handled?.includes(status) === true) return outcome;
+        if (isGood(call, status) || call.handled?.includes(status) === true) return outcome;
         throw await refusal(outcome, call);
       }
       outcome?.resume();
@@ -132,6 +133,11 @@ export function createRegistry(place: RegistryPlace, signal: AbortSignal): Regis
     },
     locate: ({ headers }) => stayInTls(toUrl(headers.location ?? "", base), base),
   };
+}
+
+/** A blob that is there may be kept elsewhere. What is sent to a page that redirects is nowhere. */
+function isGood({ method }: RegistryCall, status: number): boolean {
+  return status < (method === "HEAD" ? FIRST_REFUSED : FIRST_REDIRECT);
 }
 
 function isStream(body: RegistryCall["body"]): body is Readable {

@@ -5,7 +5,13 @@ import { createServer } from "node:http";
 import type { Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { copyBlob, digestOf, pushLayer, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
+import {
+  copyBlob,
+  digestOf,
+  pushDocument,
+  pushLayer,
+  readLayer,
+} from "../../../src/cluster/snapshots/blobs.ts";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
@@ -140,3 +146,40 @@ test("a layer that cannot be read says so, and not what became of its upload", a
   });
   await expect(pushing).rejects.toBe(fault);
 });
+
+/** One that has each blob, and leads whatever is sent to it to a page where one logs in. */
+async function openLogin(status: number) {
+  const server = createServer((request, response) => {
+    const isRead = request.method === "HEAD" || request.method === "GET";
+    const isPage = request.url === "/login" || isRead;
+    const answer = () =>
+      isPage ? response.end("<html>") : response.writeHead(status, { location: "/login" }).end();
+    request.resume().once("end", answer);
+  });
+  const port = await listenOnLoopback(server);
+  const place = {
+    origin: `http://127.0.0.1:${port}`,
+    repository: "images",
+    credentials: undefined,
+  };
+  const end = async () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  const target = createRegistry(place, AbortSignal.timeout(20_000));
+  return { target, [Symbol.asyncDispose]: end };
+}
+
+test.for([302, 307])(
+  "what is sent to a registry that redirects with %i is not taken for stored",
+  async (status) => {
+    await using world = await openLogin(status);
+    const refused = { code: "unavailable" };
+    const { target } = world;
+    await expect(pushDocument(target, {})).rejects.toMatchObject(refused);
+    const pushing = pushLayer(target, async (sink) => sink(Buffer.from("a")));
+    await expect(pushing).rejects.toMatchObject(refused);
+    const call = { method: "PUT", path: "manifests/tag", body: Buffer.from("{}") } as const;
+    await expect(target.send(call)).rejects.toMatchObject(refused);
+  },
+);
