@@ -10,7 +10,7 @@ import { clientOf } from "./faults.ts";
 
 /** Hosts beyond the network of Pods; the machine has these addresses in this network namespace alone. */
 const HOSTS = ["11.1.1.1", "11.1.2.1", "12.1.1.1"] as const;
-/** The end of the bridge at the node, where fronts listen: no rule opens it. */
+/** The end of the bridge at the node, where fronts listen: no rule opens it. A node without Pods has none. */
 const NODE = "10.88.0.1";
 const PORT = 8_080;
 
@@ -47,7 +47,7 @@ const CASES: readonly Case[] = [
 
 export async function runEgress(world: World): Promise<void> {
   await using stack = new AsyncDisposableStack();
-  for (const address of HOSTS) {
+  for (const address of [...HOSTS, NODE]) {
     execFileSync("ip", ["address", "add", `${address}/32`, "dev", "lo"]);
     stack.defer(() => {
       execFileSync("ip", ["address", "del", `${address}/32`, "dev", "lo"]);
@@ -55,7 +55,6 @@ export async function runEgress(world: World): Promise<void> {
   }
   const options = clientOf(world.url, world.apiKey);
   await world.check("egress: without an agent everything is reached", async () => {
-    // The bridge has its address since the first Pod.
     const sandbox = await Sandbox.create(options);
     for (const host of [...HOSTS, NODE]) {
       // A program that only connects may reset the connection.
