@@ -52,7 +52,8 @@ const CODE_OF_STATUS: Readonly<Record<number, ErrorCode>> = {
   507: "resource_exhausted",
 };
 
-/** Our code for the status of a plain HTTP reply. */
+/** Our code for the status of a plain HTTP reply. A refusal with another one has a reason for the user. */
 export function codeOfStatus(status: number): ErrorCode {
-  return CODE_OF_STATUS[status] ?? "internal";
+  const isRefusal = status >= 400 && status < 500;
+  return CODE_OF_STATUS[status] ?? (isRefusal ? "permission_denied" : "internal");
 }

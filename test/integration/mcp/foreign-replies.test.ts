@@ -43,6 +43,12 @@ const REPLIES = [
     body: "",
     told: /redirects to another one \(302\)/,
   },
+  {
+    name: "a refusal that the API does not have",
+    status: 402,
+    body: { code: 402, message: "no trial" },
+    told: /answered 402 "no trial"\. No tool call repairs this/,
+  },
 ] as const;
 
 test.for(REPLIES.flatMap((reply) => TOOLS.map((row) => ({ ...reply, ...row }))))(
