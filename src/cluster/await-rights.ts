@@ -2,14 +2,18 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
+import { throwIfCanceled } from "../common/or-canceled.ts";
 import { isForbidden } from "./api.ts";
 
 const WAIT_MS = 30_000;
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 2_000;
 
-/** Repeats what is refused for want of a right, for a bounded time; then its last fault counts. */
-export async function awaitRights<T>(work: () => Promise<T>): Promise<T> {
+/**
+ * Repeats what is refused for want of a right, for a bounded time; then its last fault counts.
+ * @throws SandboxError canceled when the signal fires
+ */
+export async function awaitRights<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const endMs = performance.now() + WAIT_MS;
   const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
   for (;;) {
@@ -18,6 +22,6 @@ export async function awaitRights<T>(work: () => Promise<T>): Promise<T> {
     } catch (error) {
       if (!isForbidden(error) || performance.now() > endMs) throw error;
     }
-    await delay(backoff.next());
+    await delay(backoff.next(), undefined, { signal }).catch(() => throwIfCanceled(signal));
   }
 }

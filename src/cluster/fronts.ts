@@ -7,6 +7,7 @@
 import { createTrack } from "../common/concurrency.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { orCanceled } from "../common/or-canceled.ts";
 import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { createLeaseNews } from "./lease-news.ts";
@@ -35,6 +36,8 @@ export interface FrontsOptions {
   readonly log: Logger;
   /** Of this front. */
   readonly name: string;
+  /** Ends the start. */
+  readonly signal: AbortSignal;
   /** Of the usual times, in tests. */
   readonly graceShare?: number;
 }
@@ -44,19 +47,21 @@ export async function startFronts({
   api,
   log,
   name,
+  signal,
   graceShare = 1,
 }: FrontsOptions): Promise<Fronts> {
   const leaseMs = LEASE_SECONDS * MS_PER_SECOND * graceShare;
   const selector = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
   await renew(api, name);
-  const leases: WatchCache<Lease> = startWatchCache({
-    api,
-    log,
-    kind: "leases",
-    selector,
-    schema: leaseSchema,
-  });
-  await leases.filled;
+  await using stack = new AsyncDisposableStack();
+  const selection = { kind: "leases", selector, schema: leaseSchema };
+  const leases: WatchCache<Lease> = stack.use(startWatchCache({ api, log, ...selection }));
+  stack.defer(() =>
+    removeObject(api, `leases/${name}`).catch((error: unknown) => {
+      log.debug({ op: "cluster.lease", err: error }, "lease was left");
+    }),
+  );
+  await orCanceled(leases.filled, signal);
   const news = createLeaseNews(name, leases.items.keys(), leaseMs);
   const stop = leases.listen((changed, lease) => news.note(changed, lease !== undefined));
   let renewedAtMs = performance.now();
@@ -89,6 +94,7 @@ export async function startFronts({
     // Its faults are noted.
     if (pending.size < MAX_RENEWALS) void track(tick());
   }, RENEW_MS * graceShare).unref();
+  const owned = stack.move();
   return {
     name,
     get isLeader() {
@@ -102,10 +108,7 @@ export async function startFronts({
       clearInterval(timer);
       stop();
       await Promise.all(pending);
-      await removeObject(api, `leases/${name}`).catch((error: unknown) => {
-        log.debug({ op: "cluster.lease", err: error }, "lease was left");
-      });
-      await leases[Symbol.asyncDispose]();
+      await owned.disposeAsync();
     },
   };
 }

@@ -7,6 +7,7 @@ import type { Clock } from "../common/clock.ts";
 import { createTrack, type Track } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { orCanceled } from "../common/or-canceled.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import { listEntries } from "../sandboxes/list-sandboxes.ts";
 import { createCleanupRetries } from "../sandboxes/retry-cleanup.ts";
@@ -56,6 +57,8 @@ import { createVolume, getVolume, listVolumes, removeVolume } from "./volumes/vo
 import { watchCluster } from "./watched.ts";
 
 export interface PodSandboxesOptions {
+  /** Ends the start. */
+  readonly signal: AbortSignal;
   readonly api: ClusterApi;
   readonly clock: Clock;
   readonly log: Logger;
@@ -84,13 +87,13 @@ export interface PodSandboxesOptions {
 
 /** Opens the registry: it answers when all records are known. */
 export async function startPodSandboxes(options: PodSandboxesOptions): Promise<Sandboxes> {
-  const { api, clock, log, podPort, environment = {} } = options;
+  const { api, clock, log, signal, podPort, environment = {} } = options;
   await using stack = new AsyncDisposableStack();
   const closing = new AbortController();
   const { pending, track } = createTrack();
-  const cluster = await awaitRights(async () => openClusterSecrets(api));
+  const cluster = await awaitRights(async () => openClusterSecrets(api), signal);
   const fronts = stack.use(
-    await awaitRights(async () => startFronts({ api, log, name: options.name })),
+    await awaitRights(async () => startFronts({ api, log, name: options.name, signal }), signal),
   );
   const watched = stack.use(watchCluster(options));
   const { records, pods, snapshots, volumes } = watched;
@@ -100,7 +103,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   const runs = stack.use(
     createRuns({ clock, cluster, records, pods, buildOf, environment, podPort }),
   );
-  await watched.filled;
+  await orCanceled(watched.filled, signal);
   for (const { template } of options.pool) images.find(template);
   const context: ClusterContext = {
     ...options,

@@ -11,7 +11,7 @@ import { startClusterKeys } from "../cluster/keys.ts";
 import { startPodSandboxes, type PodSandboxesOptions } from "../cluster/pod-sandboxes.ts";
 import { anySignal } from "../common/any-signal.ts";
 import { createSystemClock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Config } from "../config.ts";
@@ -43,7 +43,14 @@ export async function serveCluster(config: Config, log: Logger): Promise<number>
   using stops = listenForStopSignals({ hangsUp: hasTerminal() });
   using lastResort = startLastResort(log);
   await openHome(config.home);
-  await using front = await startFront({ config, log, signal: stops.signal });
+  let started: Front;
+  try {
+    started = await startFront({ config, log, signal: stops.signal });
+  } catch (error) {
+    if (stops.signal.aborted && hasErrorCode(error, "canceled")) return EXIT_OK;
+    throw error;
+  }
+  await using front = started;
   const url = listenerUrl(front.scheme, config.host, front.port);
   log.info({ op: "serve", url, engine: "kubernetes" }, "listening");
   process.stdout.write(`listening on ${url}\n`);
@@ -93,7 +100,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const closeListener = () => listener[Symbol.asyncDispose]();
   stack.defer(closeListener);
   const api = stack.use(createClusterApi(await findCluster(config.cluster)));
-  const stored = stack.use(await awaitRights(async () => startClusterKeys(api, log)));
+  const stored = stack.use(await awaitRights(async () => startClusterKeys(api, log), signal));
   const keys = createKeyCheck(stored, [address.apiKey, ...[config.apiKey ?? []].flat()]);
   const sandboxes = stack.use(
     await startPodSandboxes({
@@ -101,6 +108,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
       api,
       clock,
       log,
+      signal,
       name,
       teams: () => stored.keys.teams(),
       podTemplate: await readPodTemplate(config),

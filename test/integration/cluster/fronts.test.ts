@@ -205,6 +205,17 @@ test("a front that starts while the API server knows no rights yet waits for the
   expect((await call(await starting, "GET /v2/sandboxes")).status).toBe(200);
 });
 
+test("a front that is stopped while it waits for a right ends, and leaves no Lease", async () => {
+  await using late = await startPodWorld();
+  late.api.refuse("GET configmaps", { status: 403, reason: "Forbidden", message: "no right" });
+  const stop = new AbortController();
+  const starting = late.start({ signal: stop.signal });
+  await expect.poll(() => late.api.calls).toContain("GET configmaps");
+  stop.abort();
+  await expect(starting).rejects.toMatchObject({ code: "canceled" });
+  expect([...late.api.objects.keys()].filter((path) => path.startsWith("leases/"))).toEqual([]);
+});
+
 test("pooled Pods are claimed, each once, and replaced", async () => {
   await using pooled = await startPodWorld();
   const [left, right] = [

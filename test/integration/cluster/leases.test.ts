@@ -20,8 +20,9 @@ async function open() {
     createClusterApi({ url, namespace: "test", readToken: async () => undefined }),
   );
   const log = createSilentLog();
+  const { signal } = new AbortController();
   const start = async (name: string) =>
-    stack.use(await startFronts({ api, log, name, graceShare: SHARE }));
+    stack.use(await startFronts({ api, log, name, signal, graceShare: SHARE }));
   const first = await start("a");
   const second = await start("b");
   await expect.poll(() => first.isAlive("b"), SETTLED).toBe(true);
