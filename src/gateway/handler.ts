@@ -6,6 +6,7 @@ import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
+import { MESSAGES } from "../wire/messages.ts";
 import { authorize, type Admission, type SandboxLookup } from "./authorize.ts";
 import { dialPort, openTls } from "./dial.ts";
 import { isSecretInTarget } from "./headers.ts";
@@ -125,15 +126,18 @@ async function dial(
 ): Promise<Socket | undefined> {
   const gone = new AbortController();
   exchange.response.once("close", () => gone.abort());
+  let message: string = MESSAGES.portClosed;
   try {
-    const plain = await dialPort(endpoint, port, gone.signal);
-    const socket = endpoint.httpsPorts.includes(port)
-      ? await openTls(plain, endpoint.maskedHost ?? exchange.rules.host, gone.signal)
-      : plain;
+    let socket = await dialPort(endpoint, port, gone.signal);
+    if (endpoint.httpsPorts.includes(port)) {
+      message = MESSAGES.tlsMissing;
+      const host = endpoint.maskedHost ?? exchange.rules.host;
+      socket = await openTls(socket, host, gone.signal);
+    }
     if (!exchange.response.destroyed) return socket;
     socket.destroy();
   } catch (error) {
-    refuseUnlessBegun(exchange, error);
+    refuseUnlessBegun(exchange, error, message);
   }
   return undefined;
 }

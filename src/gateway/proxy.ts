@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
-import { hasErrorCode, SandboxError } from "../common/errors.ts";
+import { causeCode, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { discardRest } from "../common/http.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
@@ -24,9 +24,9 @@ import {
   type ReplyRules,
 } from "./headers.ts";
 import {
+  noReply,
   notRunning,
   outOfResources,
-  portClosed,
   sendRefusal,
   silent,
   type Refusal,
@@ -151,8 +151,15 @@ function requireFinalStatus({ statusCode = 0 }: IncomingMessage): number {
   throw new Error(`the service answered with the status ${statusCode}`);
 }
 
-/** The wire's words for a connection that failed before a reply; afterwards only a cut is true. */
-export function refuseUnlessBegun({ response, passage, log }: Exchange, error: unknown): void {
+/**
+ * The wire's words for a connection that failed before a reply; afterwards only a cut is true. The
+ * message is that of a service that took the connection, unless it is given.
+ */
+export function refuseUnlessBegun(
+  { response, passage, log }: Exchange,
+  error: unknown,
+  message: string = replyFault(error),
+): void {
   const { endpoint, port } = passage;
   const entry = { op: "gateway.connection", sandboxId: endpoint.sandboxId, port };
   log.debug({ ...entry, err: error }, "connection into the sandbox failed");
@@ -162,16 +169,23 @@ export function refuseUnlessBegun({ response, passage, log }: Exchange, error: u
     response.destroy();
     return;
   }
-  sendRefusal(response, toRefusal(passage, error));
+  sendRefusal(response, toRefusal(passage, error, message));
 }
 
-function toRefusal({ endpoint, port }: Passage, error: unknown): Refusal {
+function replyFault(error: unknown): string {
+  const code = causeCode(error);
+  if (code === "HPE_HEADER_OVERFLOW") return MESSAGES.replyHeadTooLong;
+  const isRead = code === undefined || code.startsWith("HPE_");
+  return isRead ? MESSAGES.replyInvalid : MESSAGES.replyMissing;
+}
+
+function toRefusal({ endpoint, port }: Passage, error: unknown, message: string): Refusal {
   const { sandboxId, ended } = endpoint;
   if (ended.aborted) return notRunning(sandboxId);
   const shortage = shortageOf(error);
   if (shortage !== undefined) return outOfResources({ sandboxId, port }, shortage);
   const isSilent = hasErrorCode(error, "deadline_exceeded");
-  return isSilent ? silent({ sandboxId, port }) : portClosed({ sandboxId, port });
+  return isSilent ? silent({ sandboxId, port }) : noReply({ sandboxId, port }, message);
 }
 
 /** The daemon itself ends a call at its time limit; the gateway does so this much later. */

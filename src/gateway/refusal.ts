@@ -42,8 +42,9 @@ export function notRunning(sandboxId: string): Refusal {
   return refuse(502, { sandboxId, message: MESSAGES.sandboxUnreachable });
 }
 
-export function portClosed({ sandboxId, port }: SandboxAddress): Refusal {
-  return refuse(502, { sandboxId, message: MESSAGES.portClosed, port });
+/** The message says whether nothing listens there, or what listens gives no reply. */
+export function noReply({ sandboxId, port }: SandboxAddress, message: string): Refusal {
+  return refuse(502, { sandboxId, message, port });
 }
 
 /** Whether something listens on the port is not known. */

@@ -25,6 +25,10 @@ export const MESSAGES = {
     "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.",
   sandboxUnreachable: "The sandbox was not found",
   portClosed: "The sandbox is running but port is not open",
+  tlsMissing: "The program on the port does not speak TLS, but httpsPorts names the port",
+  replyMissing: "The program on the port closed the connection before its reply",
+  replyInvalid: "The program on the port sent no valid HTTP reply",
+  replyHeadTooLong: "The program on the port sent a reply whose headers are longer than 16 KiB",
   daemonSilent: "The daemon of the sandbox does not answer; its processes may have stopped it",
   trafficTokenMissing:
     "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing",

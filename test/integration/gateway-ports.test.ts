@@ -67,7 +67,8 @@ test("a port named in httpsPorts is spoken to in TLS, whatever its certificate; 
     expect(await upgradeText(sandboxID, port)).toBe("secret");
     // Nobody speaks TLS there.
     const refused = await service.enter({ sandboxID, port: plainPort }, { path: "/" });
-    expect(refused).toMatchObject({ status: 502, body: { port: plainPort } });
+    const message = "The program on the port does not speak TLS, but httpsPorts names the port";
+    expect(refused).toMatchObject({ status: 502, body: { port: plainPort, message } });
     const described = await service.call({ path: `/sandboxes/${sandboxID}` });
     expect(described.body).toMatchObject({ network });
     const other = await service.create();

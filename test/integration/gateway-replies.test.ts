@@ -26,12 +26,16 @@ async function startInside(answer: (socket: Socket) => void) {
 }
 
 /** All that a client reads whose request is answered so. */
-async function relayed(answer: (socket: Socket) => void, method = "GET"): Promise<string> {
+async function relayed(
+  answer: (socket: Socket) => void,
+  method = "GET",
+  headers = "Connection: close\r\n",
+): Promise<string> {
   using inside = await startInside(answer);
   const client = connect(service.embedded.socketPath);
   client.write(
     `${method} / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: ${sandbox.sandboxID}\r\n` +
-      `E2b-Sandbox-Port: ${inside.port}\r\nConnection: close\r\n\r\n`,
+      `E2b-Sandbox-Port: ${inside.port}\r\n${headers}\r\n`,
   );
   let text = "";
   for await (const chunk of client.setEncoding("latin1")) text += String(chunk);
@@ -75,6 +79,37 @@ test("bytes behind a reply take nothing from it", async () => {
   const text = await relayed((socket) => socket.end(`${reply} and more`));
   expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
   expect(text.endsWith("\r\n\r\nhi")).toBe(true);
+});
+
+const BAD_REPLIES: readonly { name: string; reply: string; says: string }[] = [
+  {
+    name: "a head of 20 KiB",
+    reply: `HTTP/1.1 200 OK\r\nX-Long: ${"x".repeat(20_480)}\r\nContent-Length: 0\r\n\r\n`,
+    says: "The program on the port sent a reply whose headers are longer than 16 KiB",
+  },
+  {
+    name: "nothing",
+    reply: "",
+    says: "The program on the port closed the connection before its reply",
+  },
+  ...["SSH-2.0-OpenSSH_9.2\r\n", "<html>HTTP/0.9</html>", "HTTP/1.1 999 Odd\r\n\r\n"].map(
+    (reply) => ({
+      name: JSON.stringify(reply),
+      reply,
+      says: "The program on the port sent no valid HTTP reply",
+    }),
+  ),
+];
+
+test.for(BAD_REPLIES)("a service that answers with $name is not told as closed", async (bad) => {
+  for (const protocol of [
+    "Connection: close\r\n",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+  ]) {
+    const text = await relayed((socket) => socket.end(bad.reply), "GET", protocol);
+    expect(text).toMatch(/^HTTP\/1\.1 502 /);
+    expect(text).toContain(`"message":"${bad.says}"`);
+  }
 });
 
 test("interim replies without end are a port that does not answer", async () => {
