@@ -83,11 +83,18 @@ async def main(listener):
         if not isinstance(cwd, str) or "\0" in cwd:
             raise HttpError(400, "cwd is not a path")
         context = contexts.create(language, cwd)
+        gone = asyncio.ensure_future(connection.gone())
         try:
             await start(context)
-        except HttpError:
+            if gone.done():
+                # Nobody knows its id.
+                raise ConnectionResetError
+        except (HttpError, OSError):
             await contexts.remove(context.id)
             raise
+        finally:
+            gone.cancel()
+            await asyncio.wait([gone])
         facts = context.describe()
         await connection.reply_json({key: facts[key] for key in ("id", "language", "cwd")})
 

@@ -42,6 +42,10 @@ async function open() {
   };
 }
 
+function idsOf({ text }: { readonly text: string }): readonly string[] {
+  return JSON.parse(text).map(({ id }: { id: string }) => id);
+}
+
 const replyOf = (value: number) => ["status 200", String(value), "end"];
 
 test("the reply of a cell that prints nothing begins before its end", async () => {
@@ -74,6 +78,16 @@ test("requests that are sent before the reply to the last one are answered in th
   connection.send(values.map((value) => toRequest(String(value))).join(""));
   const expected = values.flatMap(replyOf);
   await expect.poll(() => connection.told(), { timeout: 20_000 }).toEqual(expected);
+});
+
+test("a context whose caller left while its kernel started is not kept", async () => {
+  const before = await server.call("GET", "/contexts");
+  const socket = connect(Number(new URL(server.url).port), "127.0.0.1").resume();
+  const body = '{"language":"javascript"}';
+  const head = `POST /contexts HTTP/1.1\r\nhost: localhost\r\ncontent-length: ${body.length}`;
+  socket.end(`${head}\r\n\r\n${body}`);
+  await once(socket, "close");
+  expect(idsOf(await server.call("GET", "/contexts"))).toEqual(idsOf(before));
 });
 
 test("as many connections as the gateway lets in are served", async () => {
