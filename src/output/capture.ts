@@ -75,6 +75,7 @@ export class Capture implements ProcessView {
   #state: ProcessState = { kind: "running" };
   #endedAtMs: number | undefined;
   #waiters: (() => void)[] = [];
+  #isCut = false;
 
   constructor(start: {
     readonly sandbox: Sandbox;
@@ -118,9 +119,21 @@ export class Capture implements ProcessView {
 
   finish(state: ProcessState, atMs: number): void {
     this.#state = state;
+    this.#isCut = false;
     this.#endedAtMs = atMs;
     this.listeners.clear();
     this.#wake();
+  }
+
+  /** Notes whether its stream is broken, while another one is sought. */
+  setCut(isCut: boolean): void {
+    this.#isCut = isCut;
+    this.#wake();
+  }
+
+  /** Resolves unless its stream is broken: once there is another one, or none, or the signal fires. */
+  async whole(signal: AbortSignal): Promise<void> {
+    while (this.#isCut && !signal.aborted) await this.changed(signal);
   }
 
   /** Marks a lost process as running, after a reconnect. */

@@ -37,9 +37,11 @@ export async function followProcess(
 ): Promise<void> {
   let state = await take(events, capture, options);
   while (state.kind === "lost" && !options.signal.aborted) {
+    capture.setCut(true);
     const again = await reconnect(capture, options);
     if (again === undefined) break;
     markMissing(capture, options.logs);
+    capture.setCut(false);
     state = await take(again, capture, options);
   }
   await finish(capture, state, options);

@@ -44,7 +44,11 @@ export const connectSandbox = defineTool({
 
 /** Watches again what a pause cut off and runs on. */
 async function reattach(sandboxId: string, { service, state, log }: ToolContext): Promise<void> {
-  const lost = state.captures.inState(sandboxId, "lost");
+  const { captures } = state;
+  // One whose stream is known to be broken may still be lost.
+  const running = captures.inState(sandboxId, "running");
+  await Promise.all(running.map((capture) => capture.whole(state.signal)));
+  const lost = captures.inState(sandboxId, "lost");
   if (lost.length === 0) return;
   const sandbox = await service.attach(sandboxId, state.signal);
   for (const { pid } of lost) {
@@ -52,7 +56,7 @@ async function reattach(sandboxId: string, { service, state, log }: ToolContext)
       // A watch would wake a sandbox that was paused again.
       const { state: current } = await service.control.get(sandboxId, state.signal);
       if (current !== "running") return;
-      await state.captures.attach(sandbox, pid);
+      await captures.attach(sandbox, pid);
     } catch (error) {
       // Who asks for the process learns why.
       log.debug({ op: "process.attach", sandboxId, err: error });

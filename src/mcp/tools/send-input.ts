@@ -28,6 +28,8 @@ import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;
 const MAX_OUTPUT_BYTES = 30_000;
+/** So long input waits for another stream in the place of a broken one. */
+const MAX_CUT_MS = 5_000;
 /** How long a process may take to read; a host's own limit, 60 s in most, comes later. */
 const MAX_WRITE_MS = 40_000;
 /** Of the write and the wait for the output together. */
@@ -65,6 +67,8 @@ export const sendInput = defineTool({
     const bytes = decodeContent("data", params.data, encoding);
     const sandbox = await context.attach(sandboxId);
     const known = context.state.captures.find(sandboxId, pid);
+    // Of what it answers before its output is taken again, as after a resume, nothing is known.
+    await known?.whole(timeLimit(context.clock, MAX_CUT_MS, context.signal));
     if (known !== undefined) await context.state.captures.endReplaced(known);
     requireRunning(known, context);
     const isFollowed = params.wait_seconds > 0;

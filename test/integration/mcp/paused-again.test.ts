@@ -30,3 +30,16 @@ test("a sandbox that is paused again is not woken to watch its processes", async
   await Promise.all(work);
   expect([work.length, asked.length]).toEqual([1, 1]);
 });
+
+test("the answer to an input right after a resume is returned", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const echo = ["-c", "while read line; do echo got $line; done"];
+  const program = { cmd: "/bin/sh", args: echo, keep_stdin_open: true, wait_seconds: 0 };
+  const { text } = await world.call("run_process", { sandbox_id, ...program });
+  const process_id = /process_id: (\S+)/.exec(text)?.[1];
+  await world.call("pause_sandbox", { sandbox_id });
+  await world.call("connect_sandbox", { sandbox_id });
+  const input = { sandbox_id, process_id, data: "a line\n", wait_seconds: 2 };
+  expect((await world.call("send_input", input)).text).toContain("got a line\n");
+});
