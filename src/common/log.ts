@@ -4,6 +4,7 @@
  */
 
 import { fstatSync, statSync, type Stats } from "node:fs";
+import { isatty } from "node:tty";
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
 import { reasonsOf } from "./error-reasons.ts";
 import { errorText, SandboxError } from "./errors.ts";
@@ -48,8 +49,12 @@ const STDERR = 2;
 /** Lines that wait for the reader of a pipe; beyond it they are lost. */
 const MAX_WAITING_BYTES = 256 * 1024;
 
-/** A synchronous write to a full pipe would stop this process until its reader goes on. */
+/**
+ * A synchronous write to a full pipe, or to a terminal that is stopped or whose connection hangs, would
+ * stop this process until its reader goes on.
+ */
 function openStderr(): DestinationStream {
+  if (isatty(STDERR)) return openTerminal();
   if (!isPipe(STDERR)) return openDestination({ fd: STDERR, sync: true });
   const { stderr } = process;
   stderr.off("error", ignoreError).on("error", ignoreError);
@@ -58,6 +63,18 @@ function openStderr(): DestinationStream {
       if (stderr.writableLength < MAX_WAITING_BYTES) stderr.write(line);
     },
   };
+}
+
+/** The terminal's own path may be one that another user has opened, or one of another mount. */
+const STDERR_PATH = `/proc/self/fd/${STDERR}`;
+
+function openTerminal(): DestinationStream {
+  try {
+    return openNamedPipe(STDERR_PATH, MAX_WAITING_BYTES);
+  } catch {
+    // Another user's, or no Linux.
+    return openDestination({ fd: STDERR, sync: true });
+  }
 }
 
 function isPipe(descriptor: number): boolean {
@@ -76,7 +93,7 @@ function ignoreError(): void {}
 
 function openFile(path: string): DestinationStream {
   try {
-    if (isNamedPipe(path)) return openNamedPipe(path, MAX_WAITING_BYTES);
+    if (hasReader(path)) return openNamedPipe(path, MAX_WAITING_BYTES);
     return openDestination({ dest: path, sync: true, mode: 0o600 });
   } catch (error) {
     throw new SandboxError("invalid_argument", `log file ${path}: ${errorText(error)}`, {
@@ -86,9 +103,10 @@ function openFile(path: string): DestinationStream {
   }
 }
 
-/** To open one as a file waits for its reader, and so does each write. */
-function isNamedPipe(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFIFO() === true;
+/** Named pipes and terminals: each write waits for the reader. */
+function hasReader(path: string): boolean {
+  const entry = statSync(path, { throwIfNoEntry: false });
+  return entry?.isFIFO() === true || entry?.isCharacterDevice() === true;
 }
 
 /** A line that cannot be written, as on a full disk, is lost and fails nothing. */

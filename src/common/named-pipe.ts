@@ -1,8 +1,10 @@
-/** Lines to a named pipe, which never wait for its reader: a write to a full pipe stops a process. */
+/** Lines to a named pipe or terminal, which never wait for its reader: a write to a full one stops a process. */
 
 import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { isCode } from "./errors.ts";
 
+/** A terminal that is only written to must not become the one whose keys end this process. */
+const FLAGS = constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 const RETRY_MS = 50;
 /** A reader that is slow gets the last lines; one that has stopped does not hold up the end. */
 const END_MS = 1000;
@@ -12,12 +14,12 @@ export interface PipeLines extends Disposable {
 }
 
 /**
- * Opens a pipe that has a reader. Lines of up to `maxWaitingBytes` wait for it; later ones, and those
+ * Opens a pipe that has a reader, or a terminal. Lines of up to `maxWaitingBytes` wait for it; later ones, and those
  * that are written while nothing reads, are lost.
  * @throws the system's error where nothing reads
  */
 export function openNamedPipe(path: string, maxWaitingBytes: number): PipeLines {
-  const descriptor = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  const descriptor = openSync(path, FLAGS);
   let waiting = Buffer.alloc(0);
   let retry: NodeJS.Timeout | undefined;
 

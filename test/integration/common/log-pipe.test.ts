@@ -27,7 +27,25 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 });
 `;
 
-test.for([{ kind: "pipe" }, { kind: "socket" }, { kind: "log file" }] as const)(
+/** Runs a program whose standard error is a terminal, which is read as fast as its own is. */
+const TERMINAL = `
+import os, pty, subprocess, sys
+master, terminal = pty.openpty()
+child = subprocess.Popen(sys.argv[1:], stderr=terminal)
+os.close(terminal)
+try:
+    while True:
+        os.write(2, os.read(master, 65536))
+except OSError:
+    sys.exit(child.wait())
+`;
+
+test.for([
+  { kind: "pipe" },
+  { kind: "socket" },
+  { kind: "terminal" },
+  { kind: "log file" },
+] as const)(
   "a $kind that is not read stops nothing, and once it is read later lines arrive",
   async ({ kind }) => {
     await using folder = await makeTempFolder();
@@ -35,10 +53,17 @@ test.for([{ kind: "pipe" }, { kind: "socket" }, { kind: "log file" }] as const)(
     await promisify(execFile)("mkfifo", [path]);
     // Without a reader a named pipe cannot be opened for writing alone.
     await using pipe = await open(path, "r+");
-    const stderr = { pipe: pipe.fd, socket: "pipe", "log file": "ignore" } as const;
+    const stderr = {
+      pipe: pipe.fd,
+      socket: "pipe",
+      terminal: "pipe",
+      "log file": "ignore",
+    } as const;
     const file = kind === "log file" ? [path] : [];
-    const node = ["--input-type=module", "--eval", SCRIPT, ...file];
-    const child = spawn(process.execPath, node, { stdio: ["pipe", "pipe", stderr[kind]] });
+    const node = [process.execPath, "--input-type=module", "--eval", SCRIPT, ...file];
+    const command = kind === "terminal" ? ["python3", "-c", TERMINAL, ...node] : node;
+    const [program = "", ...words] = command;
+    const child = spawn(program, words, { stdio: ["pipe", "pipe", stderr[kind]] });
     onTestFinished(() => endChild(child));
     const [stdin, stdout, socket] = child.stdio;
     assert(stdin !== null && stdout !== null);
