@@ -13,6 +13,8 @@ const FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ENXIO: ["invalid_argument", "path is not a regular file"],
   EACCES: ["permission_denied", "permission denied"],
   EPERM: ["permission_denied", "operation not permitted"],
+  // A program in a sandbox has a lease of the file.
+  EAGAIN: ["failed_precondition", "path is in use"],
   EBUSY: ["failed_precondition", "path is in use"],
   // A journal that the host's disk refused stops; the next mount goes on with it.
   EROFS: ["unavailable", "volume takes no changes until no sandbox has it mounted"],

@@ -1,17 +1,29 @@
 /** The content of volumes over the wire: by the token of a volume, and never outside of it. */
 
 import { createHook } from "node:async_hooks";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, readFile, readdir, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { request } from "undici";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 import { volumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { volumeEntrySchema } from "../../src/wire/volume-content.ts";
+import { endChild } from "../support/end-child.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { VOLUME_LEVELS, volumeDirectory } from "../support/volume-levels.ts";
+
+/** Ignores that others want to open the file. */
+const LEASE = `
+import fcntl, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], "r+")
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+time.sleep(1000)
+`;
 
 describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
   let service: TestService;
@@ -66,6 +78,18 @@ describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
 
   const put = (path: string, body: string, query = {}) =>
     ask("PUT file", { query: { path, ...query }, body });
+
+  test("a file of which a program has a lease is in use", async () => {
+    await put("/leased", "one");
+    const holder = spawn("python3", ["-c", LEASE, join(root, "leased")]);
+    onTestFinished(() => endChild(holder));
+    await once(holder.stdout, "data");
+    const refused = { status: 409, body: { message: "path is in use" } };
+    expect(await ask("GET file", { query: { path: "/leased" } })).toMatchObject(refused);
+    await endChild(holder);
+    expect((await ask("GET file", { query: { path: "/leased" } })).body).toBe("one");
+    await ask("DELETE path", { query: { path: "/leased" } });
+  });
 
   test("a file is written, read, described, changed, listed and removed", async () => {
     const made = await put("/a.txt", "one");
