@@ -14,7 +14,7 @@ import { createServiceMetrics } from "../control/service-metrics.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { holdLock } from "../engine/host/lock.ts";
 import type { Trust } from "../engine/templates/trust.ts";
-import { createGateway } from "../gateway/handler.ts";
+import { createGateway, type Gateway, type GatewayOptions } from "../gateway/handler.ts";
 import { startListener, type Handlers } from "../listener/listener.ts";
 import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
@@ -30,6 +30,7 @@ import { withPublicPort } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
 import { claimInstance, holdInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
+import { hasProxy } from "./serve-address.ts";
 
 const INSTANCE_BYTES = 4;
 
@@ -151,8 +152,8 @@ export async function startEmbeddedService(
     }),
   );
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
-  const known = { isKey: (text: string) => keys.teamOf(text) !== undefined, given: keys.given };
-  const gateway = createGateway({ sandboxes, keys: known, isShared: keys.isShared, clock, log });
+  const hasTlsProxy = hasProxy(options.domain, listener.ports[0]);
+  const gateway = openGateway(sandboxes, keys, { hasTlsProxy, clock, log });
   const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
   const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
   const metrics = options.hasMetrics ? createServiceMetrics(metered) : undefined;
@@ -178,6 +179,15 @@ export async function startEmbeddedService(
     openPublic: () => loopback.open(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function openGateway(
+  sandboxes: Sandboxes,
+  keys: KeyCheck,
+  passed: Pick<GatewayOptions, "hasTlsProxy" | "clock" | "log">,
+): Gateway {
+  const known = { isKey: (text: string) => keys.teamOf(text) !== undefined, given: keys.given };
+  return createGateway({ sandboxes, keys: known, isShared: keys.isShared, ...passed });
 }
 
 function toAddresses(options: EmbeddedServiceOptions, path: string): ListenAddress[] {

@@ -47,8 +47,12 @@ export function clientUrl(
   scheme: Scheme,
   port: number | undefined,
 ): string | undefined {
-  const isOwn = withoutPort(domain) === domain || domain.endsWith(`:${port}`);
-  return isOwn ? reachableUrl(scheme, host, port) : undefined;
+  return hasProxy(domain, port) ? undefined : reachableUrl(scheme, host, port);
+}
+
+/** Whether a domain names the port of a proxy in front of the listener at `port`, which speaks TLS. */
+export function hasProxy(domain: string, port: number | undefined): boolean {
+  return port !== undefined && withoutPort(domain) !== domain && !domain.endsWith(`:${port}`);
 }
 
 function addressPath(home: string, instance: string): string {

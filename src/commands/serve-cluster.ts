@@ -29,7 +29,7 @@ import { createDeferredHandlers, toHandler, type PrivateListener } from "./embed
 import { openHome } from "./home.ts";
 import { readPodTemplate } from "./pod-template-file.ts";
 import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
-import { clientUrl, listenerUrl } from "./serve-address.ts";
+import { clientUrl, hasProxy, listenerUrl } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { openServeTls } from "./serve-tls.ts";
 
@@ -123,6 +123,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
     sandboxes,
     keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
     isShared: keys.isShared,
+    hasTlsProxy: hasProxy(domain, port),
     clock,
     log,
   });

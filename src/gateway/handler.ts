@@ -26,6 +26,8 @@ export interface GatewayOptions {
   readonly keys: PlatformKeys;
   /** Whether several teams have keys. */
   readonly isShared: () => boolean;
+  /** Whether clients reach the hosts of sandboxes through a proxy that speaks TLS. */
+  readonly hasTlsProxy?: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -66,10 +68,13 @@ export function createGateway(options: GatewayOptions): Gateway {
 
   function toExchange(arrival: Arrival, { endpoint, port }: Admission): Exchange {
     const { request, response, target } = arrival;
+    // Only connections with TLS have the property.
+    const isOwnTls = "encrypted" in request.socket;
+    const isTls = isOwnTls || (options.hasTlsProxy === true && target.hasOwnHost);
     return {
       request,
       response,
-      passage: { endpoint, port, keys: options.keys },
+      passage: { endpoint, port, keys: options.keys, scheme: isTls ? "https" : "http" },
       log: options.log,
       rules: { host: request.headers.host ?? "", keepsCors: target.hasOwnHost },
     };

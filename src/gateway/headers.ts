@@ -32,12 +32,14 @@ export interface Passage {
   readonly endpoint: Endpoint;
   readonly port: number;
   readonly keys: PlatformKeys;
+  /** Of the address that the client asked. */
+  readonly scheme: "http" | "https";
 }
 
 /** Whether what cannot be taken out of a request holds a secret: its target, host or protocol. */
 export function isSecretInTarget(
   { url = "", headers }: IncomingMessage,
-  { endpoint, keys }: Passage,
+  { endpoint, keys }: Omit<Passage, "scheme">,
 ): boolean {
   // A short key may be a word of any path: it would shut out more than it keeps in.
   const given = keys.given.filter((key) => key.length >= MIN_SEARCHED_CHARACTERS);
@@ -53,8 +55,7 @@ export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): s
   const finder = createSecretFinder(passage.keys, [endpoint.accessToken, endpoint.trafficToken]);
   const { host = "localhost" } = request.headers;
   // First, and spelled as programs expect that compare the bytes of a request.
-  const headers =
-    port === ENVD_PORT ? ["Host", host] : forwardingHeaders(request, host, { endpoint, port });
+  const headers = port === ENVD_PORT ? ["Host", host] : forwardingHeaders(request, host, passage);
   for (const [name, value] of pairs(request.rawHeaders)) {
     const key = name.toLowerCase();
     if (key === "host" || HOP_BY_HOP.has(key) || FORWARDING.has(key)) continue;
@@ -77,7 +78,7 @@ export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): s
 function forwardingHeaders(
   request: IncomingMessage,
   host: string,
-  { endpoint, port }: { readonly endpoint: Endpoint; readonly port: number },
+  { endpoint, port, scheme }: Passage,
 ): string[] {
   const masked = endpoint.maskedHost?.replaceAll("${PORT}", String(port));
   const { remoteAddress } = request.socket;
@@ -87,8 +88,7 @@ function forwardingHeaders(
     "X-Forwarded-Host",
     host,
     "X-Forwarded-Proto",
-    // Only connections with TLS have the property.
-    "encrypted" in request.socket ? "https" : "http",
+    scheme,
     ...(remoteAddress === undefined ? [] : ["X-Forwarded-For", remoteAddress]),
   ];
 }

@@ -135,3 +135,20 @@ test("a person with a browser is refused with a page, a program with JSON", asyn
   expect(page.text).toContain("<p>The sandbox was not found</p>");
   expect((await service.enter(missing, { path: "/" })).body).toMatchObject({ code: 502 });
 });
+
+test.for([
+  { domain: "box.example", proto: "http" },
+  { domain: "box.example:443", proto: "https" },
+])("behind the domain $domain a program hears of $proto", async ({ domain, proto }) => {
+  await using server = createHttpServer((request, response) => {
+    response.end(request.headers["x-forwarded-proto"]);
+  });
+  const port = await listenOnLoopback(server);
+  const tcp = [{ host: "127.0.0.1", port: 0 }];
+  await using own = await startTestService({ domain, tcp });
+  const { sandboxID } = await own.create();
+  const host = `${port}-${sandboxID}.box.example`;
+  const heard = await own.call({ path: "/", headers: { host } });
+  const nameless = await own.enter({ sandboxID, port }, { path: "/" });
+  expect([heard.text, nameless.text]).toEqual([proto, "http"]);
+});

@@ -12,7 +12,7 @@ function headersFor(port: number, servicePorts: readonly number[], value = TOKEN
   request.rawHeaders = ["Host", "a.test", "X-Access-Token", value];
   const endpoint = closedEndpoint({ accessToken: TOKEN, servicePorts });
   const keys = { isKey: () => false, given: [] };
-  return toUpstreamHeaders(request, { endpoint, port, keys });
+  return toUpstreamHeaders(request, { endpoint, port, keys, scheme: "http" });
 }
 
 test.for([
