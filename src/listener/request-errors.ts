@@ -59,7 +59,11 @@ function refuse(response: ServerResponse): boolean {
   return true;
 }
 
-const HEADER_OVERFLOW = "HPE_HEADER_OVERFLOW";
+const LATE = "ERR_HTTP_REQUEST_TIMEOUT";
+const STATUSES: Readonly<Record<string, string>> = {
+  [LATE]: "408 Request Timeout",
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+};
 
 /** What is no HTTP gets a status and no more; `latest` is the reply to the request before it. */
 export function refuseBroken(
@@ -67,7 +71,10 @@ export function refuseBroken(
   socket: Duplex,
   latest: ServerResponse | undefined,
 ): void {
-  if (!socket.writable) {
+  const code = "code" in error ? String(error.code) : "";
+  // Of a connection that was opened ahead, the first request would read a status as its own.
+  const isUnused = code === LATE && "bytesRead" in socket && socket.bytesRead === 0;
+  if (isUnused || !socket.writable) {
     socket.destroy();
     return;
   }
@@ -76,8 +83,7 @@ export function refuseBroken(
     endConnection(socket);
     return;
   }
-  const isTooLarge = "code" in error && error.code === HEADER_OVERFLOW;
-  const status = isTooLarge ? "431 Request Header Fields Too Large" : "400 Bad Request";
+  const status = STATUSES[code] ?? "400 Bad Request";
   endConnection(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
 }
 
