@@ -10,6 +10,7 @@ import {
   readdirSync,
   rmSync,
   symlinkSync,
+  unlinkSync,
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
@@ -109,12 +110,12 @@ export async function applyLayer(root: string, layer: AsyncIterable<Buffer>): Pr
     if (base === ".wh..wh..opq") {
       // What the layer has in it comes after it.
       for (const old of readdirSync(dirname(path))) {
-        rmSync(join(dirname(path), old), { recursive: true, force: true });
+        erase(join(dirname(path), old));
       }
       return;
     }
     if (base.startsWith(".wh.")) {
-      rmSync(join(dirname(path), base.slice(4)), { recursive: true, force: true });
+      erase(join(dirname(path), base.slice(4)));
       return;
     }
     put(root, path, { entry, data });
@@ -127,6 +128,13 @@ export function toStream(data: Buffer): AsyncIterable<Buffer> {
   return Readable.from([data]);
 }
 
+/** A link that leads nowhere as well: `rmSync` of Node 24.9 leaves it. */
+function erase(path: string): void {
+  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+  if (isLink) unlinkSync(path);
+  else rmSync(path, { recursive: true, force: true });
+}
+
 function put(
   root: string,
   path: string,
@@ -134,7 +142,7 @@ function put(
 ): void {
   const known = lstatSync(path, { throwIfNoEntry: false });
   const staysDirectory = known?.isDirectory() === true && entry.kind === "directory";
-  if (!staysDirectory) rmSync(path, { recursive: true, force: true });
+  if (!staysDirectory) erase(path);
   if (!existsSync(dirname(path))) throw new Error(`${entry.path} comes before its parent`);
   const target = Buffer.from(entry.target, "latin1").toString("utf8");
   if (entry.kind === "directory" && !staysDirectory) mkdirSync(path);
