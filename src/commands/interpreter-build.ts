@@ -29,12 +29,14 @@ const PORT = 49_999;
 const SERVER = `${DAEMON_DIRECTORY}/interpreter/server.py`;
 
 /**
- * The server runs as root, so that a cell, which runs as the user, cannot end it. It is ready when
- * the first cell does not wait.
+ * The server runs as root, so that a cell, which runs as the user, cannot end it; as the user where
+ * sudo gives no rights, as with an older runsc. It is ready when the first cell does not wait.
  */
 const INTERPRETER_SETUP: TemplateSetup = {
   environment: LANGUAGE,
-  startCommand: `exec sudo -n -E PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 ${SERVER}`,
+  startCommand:
+    "if sudo -n true; then set -- sudo -n -E; else set -- env; fi; " +
+    `exec "$@" PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 ${SERVER}`,
   readyCommand: `curl -sf -o /dev/null --max-time 40 http://127.0.0.1:${PORT}/health`,
   cpus: 2,
   memoryMb: 2_048,
