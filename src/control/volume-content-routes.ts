@@ -74,7 +74,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     query: volumePathQuery,
     body: volumeChangeSchema,
     replies: { 200: volumeEntrySchema },
-    faults: [400, 404, 429],
+    faults: [400, 404, 409, 429],
     async act({ files, query, body }) {
       const change = parse(volumeChangeSchema, parseBody(body));
       return reply(200, await files.change(query.path, change));
@@ -118,7 +118,7 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     path: "/volumecontent/{volumeID}/file",
     query: volumePathQuery,
     replies: { 200: "file" },
-    faults: [400, 404, 429],
+    faults: [400, 404, 409, 429],
     isTransfer: true,
     async act({ files, query, response }) {
       await using opened = await files.read(query.path);
