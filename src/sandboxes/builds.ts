@@ -15,17 +15,12 @@ import {
   countBuiltIn,
   removeLayers,
   SNAPSHOT_DISKS,
+  SNAPSHOT_MEMORY,
   toLayers,
   unnamedFolders,
 } from "./layer-folders.ts";
 import { isNeededLive } from "./live-builds.ts";
-import {
-  DAEMON_SILENT,
-  findMemoryFault,
-  SAVE_FAILED,
-  SNAPSHOT_MEMORY,
-  toMemory,
-} from "./memory.ts";
+import { DAEMON_SILENT, findMemoryFault, SAVE_FAILED, toMemory } from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { squashLayers } from "./squash-layers.ts";
 import { requireSpace } from "./template-builds/free-space.ts";

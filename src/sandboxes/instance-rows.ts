@@ -6,7 +6,7 @@ import { failUnfinished } from "./template-builds/end-build.ts";
 
 /** The instances that rows name: those of sandboxes, and those of builds under way. */
 export function ownersOf(store: Store): ReadonlySet<string> {
-  const requested = store.templateBuilds.all().filter(({ status }) => status === "building");
+  const requested = store.templateBuilds.open().filter(({ status }) => status === "building");
   return new Set([
     ...store.sandboxes.owners(),
     ...store.builds.unfinishedOwners(),

@@ -1,6 +1,7 @@
 /** The folders of layers that builds stand on, and those that nothing stands on any more. */
 
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DiskCopy, Layer } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { TRIAL_PREFIX } from "../engine/storage/disk-copy.ts";
@@ -22,6 +23,8 @@ export function toDisk(layersDirectory: string, { disk }: BuildRecord): DiskCopy
 
 /** Where the disk of a snapshot is from the folder of layers; its folder is named for the build. */
 export const SNAPSHOT_DISKS = "../store/snapshots";
+/** The same of its memory. */
+export const SNAPSHOT_MEMORY = "../memory";
 
 /** The folders of a build below the folder of layers, and those of its disk and memory beside it. */
 export function layerFolders({ layers, disk, memory }: BuildRecord): string[] {
@@ -51,13 +54,13 @@ const IMAGE_PATTERN = /^image-[0-9a-f]{32}-[0-9]+$/;
 /** To look for so many folders one by one takes as long as to read the records of all builds. */
 const MANY_FOLDERS = 10;
 
-/** Those of these folders that no build names now. */
-function withoutBuild(store: Store, folders: readonly string[]): string[] {
+/** Those of these folders, of a place beside the layers or among them, that no build names now. */
+export function withoutBuild(store: Store, folders: readonly string[], place = ""): string[] {
   if (folders.length < MANY_FOLDERS) {
-    return folders.filter((folder) => !store.builds.hasFolder(folder));
+    return folders.filter((folder) => !store.builds.hasFolder(join(place, folder)));
   }
   const named = new Set(store.builds.all().flatMap(layerFolders));
-  return folders.filter((folder) => !named.has(folder));
+  return folders.filter((folder) => !named.has(join(place, folder)));
 }
 
 /** Whether one of these folders is an image, on which a template stands unless its last one was just removed. */
@@ -69,6 +72,20 @@ export function hasImage(folders: readonly string[]): boolean {
 export function findUnusedImages(folders: readonly string[], store: Store): string[] {
   const images = folders.filter((folder) => IMAGE_PATTERN.test(folder));
   return withoutBuild(store, images);
+}
+
+/** Builds that are read in one turn of the event loop; a thousand take some 50 ms. */
+const BUILDS_AT_ONCE = 200;
+
+/** Reads in many turns: what is added or changed meanwhile may be missing. */
+export async function readBuilds({ builds }: Pick<Store, "builds">): Promise<BuildRecord[]> {
+  const read: BuildRecord[] = [];
+  for (;;) {
+    const part = builds.after(read.at(-1)?.buildId ?? "", BUILDS_AT_ONCE);
+    read.push(...part);
+    if (part.length < BUILDS_AT_ONCE) return read;
+    await nextTurn();
+  }
 }
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
@@ -113,6 +130,13 @@ export function findOrphanDisks(
     return id === undefined ? folder.startsWith(TRIAL_PREFIX) : !named.has(id);
   });
 }
+
+/** Where orphans may be, from the folder of layers, and what finds them among the folders there. */
+export const ORPHAN_PLACES = [
+  ["", findOrphans],
+  [SNAPSHOT_DISKS, findOrphanDisks],
+  [SNAPSHOT_MEMORY, findOrphanMemory],
+] as const;
 
 /**
  * Of the folders of these builds, which are no rows any more, those that no other build names. Their

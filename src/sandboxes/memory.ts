@@ -3,9 +3,7 @@
 import { basename, isAbsolute, join, resolve } from "node:path";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { SandboxEntry, Tenant } from "./context.ts";
-
-/** Where the memory of a snapshot is from the folder of layers; its folder is named for the build. */
-export const SNAPSHOT_MEMORY = "../memory";
+import { SNAPSHOT_MEMORY } from "./layer-folders.ts";
 
 /** What is said of a start or of a snapshot: programs go on; else why they do not. */
 export type CarriedMemory = NonNullable<SandboxRecord["memory"]>;

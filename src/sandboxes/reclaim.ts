@@ -23,9 +23,8 @@ import { forgetForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { forgetInstance, ownersOf } from "./instance-rows.ts";
-import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
+import { ORPHAN_PLACES, readBuilds, withoutBuild } from "./layer-folders.ts";
 import { removeLostStoreDisks, removeLostVolumeImages } from "./lost-store-disks.ts";
-import { SNAPSHOT_MEMORY } from "./memory.ts";
 import { forgetLostLines } from "./template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
 
@@ -228,21 +227,17 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   forgetLostLines(store);
   const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
-  const folders = await listFolder(directory);
-  const disks = await listFolder(join(directory, SNAPSHOT_DISKS));
-  const memories = await listFolder(join(directory, SNAPSHOT_MEMORY));
+  const places = ORPHAN_PLACES.map(async ([place]) => listFolder(join(directory, place)));
+  const folders = await Promise.all(places);
   // Once, because they may be many; after the folders, because a build has its row first.
-  const builds = store.builds.all();
-  const names = findOrphans(folders, builds);
-  const remove = async (name: string) => removeTree(join(directory, name));
-  const layers = await cleanUp({ kind: "layer", names, remove }, onFailure);
-  for (const [place, orphans] of [
-    [SNAPSHOT_DISKS, findOrphanDisks(disks, builds)],
-    [SNAPSHOT_MEMORY, findOrphanMemory(memories, builds)],
-  ] as const) {
-    const removeBeside = async (name: string) => removeImage(join(directory, place, name));
-    const work = { kind: "layer", names: orphans, remove: removeBeside } as const;
-    layers.push(...(await cleanUp(work, onFailure)));
+  const builds = await readBuilds(store);
+  const layers: string[] = [];
+  for (const [index, [place, findOrphans]] of ORPHAN_PLACES.entries()) {
+    const orphans = findOrphans(folders[index] ?? [], builds);
+    // A build that was made while the others were read may have taken over what a removed one named.
+    const names = withoutBuild(store, orphans, place);
+    const remove = async (name: string) => removeImage(join(directory, place, name));
+    layers.push(...(await cleanUp({ kind: "layer", names, remove }, onFailure)));
   }
   layers.push(...(await removeDeadLayers(home, onFailure)));
   layers.push(...(await pruneImages(options)));

@@ -22,7 +22,7 @@ const READY = `
   WHERE template_id = ? AND status = 'ready'
   ORDER BY record ->> 'createdAtMs' DESC, build_id LIMIT 1`;
 
-type Asked = "hasFolder" | "readyOf" | "unfinishedOwners" | "withoutTemplate";
+type Asked = "after" | "hasFolder" | "readyOf" | "unfinishedOwners" | "withoutTemplate";
 
 export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked> {
   const selectFolder = prepare(database, OF_FOLDER);
@@ -35,7 +35,13 @@ export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked
     database,
     "SELECT record FROM builds WHERE template_id NOT IN (SELECT template_id FROM templates)",
   );
+  const selectAfter = prepare(
+    database,
+    "SELECT record FROM builds WHERE build_id > ? ORDER BY build_id LIMIT ?",
+  );
   return {
+    after: (buildId, limit) =>
+      selectAfter.all(buildId, limit).map((row) => readRecord(buildRecordSchema, row)),
     hasFolder: (folder) => selectFolder.get(folder) !== undefined,
     readyOf(templateId) {
       const row = selectReady.get(templateId);

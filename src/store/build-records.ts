@@ -56,7 +56,9 @@ export interface TemplateBuildTable {
   /** Newest first. */
   ofTemplate(templateId: string): TemplateBuildRecord[];
   unfinishedOfOwner(owner: string): TemplateBuildRecord[];
-  all(): TemplateBuildRecord[];
+  /** Those that wait or run, of all teams. */
+  open(): TemplateBuildRecord[];
+  ids(): string[];
 }
 
 export interface BuildTag {

@@ -22,7 +22,11 @@ export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
     database,
     "SELECT record FROM template_builds WHERE owner = ? AND status = 'building'",
   );
-  const selectAll = prepare(database, "SELECT record FROM template_builds");
+  const selectOpen = prepare(
+    database,
+    "SELECT record FROM template_builds WHERE status IN ('waiting', 'building')",
+  );
+  const selectIds = prepare(database, "SELECT build_id FROM template_builds");
   const upsert = prepare(
     database,
     `INSERT INTO template_builds (build_id, template_id, owner, status, record)
@@ -45,7 +49,8 @@ export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
     },
     ofTemplate: (templateId) => selectTemplate.all(templateId).map(toRecord),
     unfinishedOfOwner: (owner) => selectUnfinished.all(owner).map(toRecord),
-    all: () => selectAll.all().map(toRecord),
+    open: () => selectOpen.all().map(toRecord),
+    ids: () => selectIds.all().map((row) => String(row["build_id"])),
   };
 }
 

@@ -250,6 +250,8 @@ export interface BuildTable {
   unfinishedOfOwner(owner: string): BuildRecord[];
   unfinishedOwners(): string[];
   all(): BuildRecord[];
+  /** The next ones by their identifier, at most so many: all of them may be very many. */
+  after(buildId: string, limit: number): BuildRecord[];
   /** Those of forks, of live builds and of cached steps: no client can refer to them. */
   withoutTemplate(): BuildRecord[];
   /** Whether one of them names a folder, as `layerFolders` has it. */

@@ -1,6 +1,7 @@
 /** Rows of instances of which the home has no folder: a clean-up forgets them, of all that died. */
 
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
@@ -63,4 +64,31 @@ test("an instance that starts during a clean-up keeps its rows", async () => {
   };
   await clean(home.path, { ...store, sandboxes: { ...sandboxes, owners: ownersAfterStart } });
   expect(sandboxes.ofOwner("new")).toHaveLength(1);
+});
+
+test("many builds are read in turns, and a layer that one took over meanwhile stays", async () => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const layer = "ffffffff-0000-4000-8000-000000000000";
+  const folder = join(home.path, "layers", layer);
+  mkdirSync(folder, { recursive: true });
+  const ready: BuildRecord = { ...BUILD, status: "ready", finishedAtMs: Date.now() };
+  const taken = { ...ready, layers: [{ root: layer }] };
+  store.builds.put({ ...taken, buildId: layer });
+  for (let count = 0; count < 500; count += 1) store.builds.put({ ...ready, buildId: `b${count}` });
+  const read = store.builds.after.bind(store.builds);
+  let turns = 0;
+  const after = (buildId: string, limit: number) => {
+    const builds = read(buildId, limit);
+    setImmediate(() => (turns += 1));
+    if (buildId !== "") return builds;
+    // Others have their turn: a snapshot of what stands on the layer, whose own build is removed.
+    setImmediate(() => {
+      store.builds.put({ ...taken, buildId: "a" });
+      store.builds.remove(layer);
+    });
+    return builds;
+  };
+  await clean(home.path, { ...store, builds: { ...store.builds, after } });
+  expect([turns, existsSync(folder)]).toEqual([3, true]);
 });

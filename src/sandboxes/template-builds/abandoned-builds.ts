@@ -9,7 +9,7 @@ export function forgetAbandoned(
   store: Pick<Store, "templateBuilds" | "buildLines">,
   nowMs: number,
 ): void {
-  for (const { buildId, status, createdAtMs } of store.templateBuilds.all()) {
+  for (const { buildId, status, createdAtMs } of store.templateBuilds.open()) {
     if (status !== "waiting" || createdAtMs >= nowMs - MAX_WAIT_MS) continue;
     store.templateBuilds.remove(buildId);
     store.buildLines.remove(buildId);
@@ -21,8 +21,8 @@ export function forgetAbandoned(
  * in a file of their own, which no transaction on builds covers.
  */
 export function forgetLostLines(store: Pick<Store, "templateBuilds" | "buildLines">): void {
-  for (const buildId of store.buildLines.buildIds()) {
-    // A build has its row before its first line.
-    if (store.templateBuilds.get(buildId) === undefined) store.buildLines.remove(buildId);
-  }
+  const withLines = store.buildLines.buildIds();
+  // Read after the lines: a build has its row before its first line.
+  const known = new Set(store.templateBuilds.ids());
+  for (const buildId of withLines) if (!known.has(buildId)) store.buildLines.remove(buildId);
 }

@@ -39,9 +39,7 @@ async function removeCached(context: SpaceContext): Promise<boolean> {
   const { store, clock, home, log } = context;
   const forgotten = forgetOldestSteps(store, isCachedStep);
   if (forgotten === undefined) {
-    const isOpen = store.templateBuilds
-      .all()
-      .some(({ status }) => status === "waiting" || status === "building");
+    const isOpen = store.templateBuilds.open().length > 0;
     return removeIdle(join(home, UPLOADS), clock.now(), isOpen);
   }
   const amount = forgotten.steps.length;

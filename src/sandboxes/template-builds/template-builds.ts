@@ -113,7 +113,7 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
   const { alias, tags } = parseName(team, wanted);
   return store.transaction(() => {
     forgetAbandoned(store, clock.now());
-    const open = store.templateBuilds.all().filter((build) => build.team === team && isOpen(build));
+    const open = store.templateBuilds.open().filter((build) => build.team === team);
     if (open.length >= MAX_OPEN_BUILDS) {
       throw new SandboxError(
         "resource_exhausted",

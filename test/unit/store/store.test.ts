@@ -103,7 +103,7 @@ test.for(STATE_STEPS.map((_, index) => index + 1))(
     }
     using store = openStore({ path });
     expect(store.sandboxes.ofOwner(SANDBOX.owner)).toEqual([SANDBOX]);
-    expect([store.volumes.all(), store.templateBuilds.all(), store.builds.cached("key")]).toEqual([
+    expect([store.volumes.all(), store.templateBuilds.open(), store.builds.cached("key")]).toEqual([
       [],
       [],
       undefined,
@@ -138,7 +138,7 @@ test.for(["{", "{}"])("a row that holds %s is told as such", async (record) => {
     insert.run("t1", record);
     database
       .prepare("INSERT INTO template_builds VALUES (?, ?, ?, ?, ?)")
-      .run("b", "t1", "o", "s", record);
+      .run("b", "t1", "o", "building", record);
   }
   using store = openStore({ path });
   const told = expect.objectContaining({
@@ -148,5 +148,5 @@ test.for(["{", "{}"])("a row that holds %s is told as such", async (record) => {
   });
   expect(() => store.templates.all()).toThrow(told);
   expect(() => store.templates.allBuilt()).toThrow(told);
-  expect(() => store.templateBuilds.all()).toThrow(told);
+  expect(() => store.templateBuilds.open()).toThrow(told);
 });
