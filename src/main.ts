@@ -31,6 +31,7 @@ if (major < MIN_NODE.major || (major === MIN_NODE.major && minor < MIN_NODE.mino
 async function start(): Promise<void> {
   // One that takes rights from the owner keeps a program from the files that it makes.
   process.umask(process.umask(RIGHTS_OF_OTHERS) & RIGHTS_OF_OTHERS);
+  quietSqlite();
   for (const name of PERL_VARIABLES) Reflect.deleteProperty(process.env, name);
   // perl has a page to say of a locale that this machine lacks, as one that came over SSH.
   process.env["PERL_BADLANG"] = "0";
@@ -40,4 +41,13 @@ async function start(): Promise<void> {
   keepCompiled(process.env, process.argv.slice(2));
   const { runProgram } = await import("./cli.ts");
   process.exitCode = await runProgram();
+}
+
+/** Node before 24.15 says at each start that its SQLite is experimental. */
+function quietSqlite(): void {
+  const printers = process.listeners("warning");
+  process.removeAllListeners("warning").on("warning", (warning) => {
+    if (warning.name === "ExperimentalWarning" && warning.message.includes("SQLite")) return;
+    for (const print of printers) print(warning);
+  });
 }
