@@ -40,6 +40,6 @@ test("the answer to an input right after a resume is returned", async () => {
   const process_id = /process_id: (\S+)/.exec(text)?.[1];
   await world.call("pause_sandbox", { sandbox_id });
   await world.call("connect_sandbox", { sandbox_id });
-  const input = { sandbox_id, process_id, data: "a line\n", wait_seconds: 2 };
+  const input = { sandbox_id, process_id, data: "a line\n", wait_seconds: 20 };
   expect((await world.call("send_input", input)).text).toContain("got a line\n");
 });
