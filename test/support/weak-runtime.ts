@@ -54,8 +54,10 @@ set -e
 case " $* " in
 *" run "*)
   ${process.execPath} ${parts.change} "$@" 3>&- 4>&-
+  from=$PWD
   cd /run/sandbox-mcp
   ${stage}
+  cd "$from"
   ${leak === undefined ? ":" : `exec 5<${leak}; ${call}`}
   ;;
 esac
