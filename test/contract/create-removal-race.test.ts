@@ -8,6 +8,7 @@ import { expect, test } from "vitest";
 import { toSandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
+import { PLAIN_CREATE } from "../support/plain-create.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
 import { startTestService } from "../support/service.ts";
 
@@ -56,26 +57,12 @@ function isConsistent({ created, template, volume }: Readonly<Record<string, str
   return created === "invalid_argument" && volume === "ok";
 }
 
-const PLAIN = {
-  template: "base",
-  allowsInternet: undefined,
-  network: undefined,
-  timeoutSeconds: 600,
-  isSecured: true,
-  pausesAtTimeout: false,
-  resumesOnTraffic: false,
-  keepsMemory: true,
-  metadata: undefined,
-  environment: {},
-  volumeMounts: [],
-};
-
 test("a create has all that it stands on, or there is none", { timeout: LIMIT_MS }, async () => {
   const random = createRandom(printedSeed("creates and removals"));
   await using service = await startTestService({ engine: createStrictEngine() });
   const { sandboxes } = service.embedded;
   const { signal } = new AbortController();
-  const source = await sandboxes.create(PLAIN, signal);
+  const source = await sandboxes.create(PLAIN_CREATE, signal);
   const wrong: unknown[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     await sandboxes.snapshot(source.sandboxId, "shot");
@@ -86,7 +73,7 @@ test("a create has all that it stands on, or there is none", { timeout: LIMIT_MS
       turns: random.below(random.pick(MAX_TURNS)),
     });
     const after = { template: draw(), volume: draw() };
-    const create = sandboxes.create({ ...PLAIN, template: "shot", volumeMounts }, signal);
+    const create = sandboxes.create({ ...PLAIN_CREATE, template: "shot", volumeMounts }, signal);
     const [created, template, volume] = await Promise.all([
       codeOf(create),
       wait(after.template).then(() => codeOf(sandboxes.templates.remove("shot"))),

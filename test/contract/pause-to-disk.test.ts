@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
 import { createMemoryEngine, type MemoryEngine } from "../support/memory-engine.ts";
+import { PLAIN_CREATE } from "../support/plain-create.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const AFTER_MS = 60_000;
@@ -104,25 +105,11 @@ test("a clock that was set back does not put off a move that is tried again", as
   await expect.poll(() => world.place()).toBe("disk");
 });
 
-const PLAIN = {
-  template: "base",
-  allowsInternet: undefined,
-  network: undefined,
-  timeoutSeconds: 600,
-  isSecured: true,
-  pausesAtTimeout: false,
-  resumesOnTraffic: false,
-  keepsMemory: true,
-  metadata: undefined,
-  environment: {},
-  volumeMounts: [],
-};
-
 /** Pauses a new sandbox of a team; returns whether its memory is on disk. */
 async function pauseOne({ service }: World, team: string): Promise<() => boolean> {
   const sandboxes = service.embedded.sandboxes.of(team);
   const { signal } = new AbortController();
-  const { sandboxId } = await sandboxes.create(PLAIN, signal);
+  const { sandboxId } = await sandboxes.create(PLAIN_CREATE, signal);
   await sandboxes.pause(sandboxId, true);
   return () => sandboxes.get(sandboxId).isOnDisk === true;
 }
