@@ -1,4 +1,7 @@
-/** Lines to a named pipe or terminal, which never wait for its reader: a write to a full one stops a process. */
+/**
+ * Lines to a named pipe or terminal, which never wait for its reader: a write to a full one stops a
+ * process.
+ */
 
 import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { isCode } from "./errors.ts";
@@ -14,8 +17,8 @@ export interface PipeLines extends Disposable {
 }
 
 /**
- * Opens a pipe that has a reader, or a terminal. Lines of up to `maxWaitingBytes` wait for it; later ones, and those
- * that are written while nothing reads, are lost.
+ * Opens a pipe that has a reader, or a terminal. Lines of up to `maxWaitingBytes` wait for it; later
+ * ones, and those that are written while nothing reads, are lost.
  * @throws the system's error where nothing reads
  */
 export function openNamedPipe(path: string, maxWaitingBytes: number): PipeLines {
