@@ -175,7 +175,7 @@ export function requireAccepted(reply: HttpReply, subject: string): void {
 const DISK_FULL = 507;
 
 /** A reply of 300 and above as an error. A full disk is that of the service, not of a sandbox. */
-export function controlError(subject: string, reply: HttpReply): SandboxError {
+function controlError(subject: string, reply: HttpReply): SandboxError {
   const error = replyError(subject, reply);
   if (reply.status !== DISK_FULL) return error;
   const hint =

@@ -15,8 +15,8 @@ import {
   type BuildStatusBody,
 } from "../wire/template-builds.ts";
 import {
-  controlError,
   parseBody,
+  requireAccepted,
   WRITING,
   type ControlCaller,
   type ControlOptions,
@@ -85,7 +85,7 @@ export function createTemplateBuildRoutes(
         });
         const { statusCode: status, headers } = reply;
         const body = await readBounded(reply.body, MAX_REPLY_BYTES, subject);
-        if (status >= 300) throw controlError(subject, { status, headers, body });
+        requireAccepted({ status, headers, body }, subject);
       } catch (error) {
         throw toSandboxError(error, subject);
       }
@@ -95,7 +95,7 @@ export function createTemplateBuildRoutes(
       const subject = `start build ${quoteName(build.buildId)}`;
       const path = `/v2${buildPath(build)}`;
       const reply = await send({ ...WRITING, path, json: plan, signal, subject });
-      if (reply.status >= 300) throw controlError(subject, reply);
+      requireAccepted(reply, subject);
     },
 
     buildStatus(build, offset, signal) {

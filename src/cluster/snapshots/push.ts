@@ -112,7 +112,18 @@ export async function pushSnapshot(task: PushTask): Promise<string> {
   );
   const headers = { "content-type": MANIFEST };
   await target.send({ method: "PUT", path: `manifests/${tag}`, headers, body: document });
-  return digestOf(document);
+  const digest = digestOf(document);
+  await requireKept(target, digest);
+  return digest;
+}
+
+/** A proxy may answer for the registry with success. @throws SandboxError unavailable */
+async function requireKept(target: Registry, digest: string): Promise<void> {
+  const headers = { accept: MANIFEST };
+  const path = `manifests/${digest}`;
+  const { body } = await target.send({ method: "GET", path, headers, handled: [404] });
+  if (digestOf(body) === digest) return;
+  throw new SandboxError("unavailable", "the registry does not have the image that it took");
 }
 
 /** One layer in the place of the snapshots of the source and of the changes upon them. */

@@ -12,6 +12,7 @@ import {
   pushLayer,
   readLayer,
 } from "../../../src/cluster/snapshots/blobs.ts";
+import { pushSnapshot } from "../../../src/cluster/snapshots/push.ts";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
@@ -183,3 +184,47 @@ test.for([302, 307])(
     await expect(target.send(call)).rejects.toMatchObject(refused);
   },
 );
+
+/** One with an image; what it has not is a page, and whatever is sent to it is taken. */
+async function openPage() {
+  const config = Buffer.from(JSON.stringify({ rootfs: { diff_ids: [digestOf(BLOB)] } }));
+  const described = { ...DESCRIPTOR, digest: digestOf(config), size: config.length };
+  const manifest = JSON.stringify({ config: described, layers: [DESCRIPTOR] });
+  const documents = new Map<string, string | Buffer>([
+    ["/v2/images/manifests/base", manifest],
+    [`/v2/images/blobs/${described.digest}`, config],
+  ]);
+  const server = createServer((request, response) => {
+    const { method, url = "" } = request;
+    request.resume().once("end", () => {
+      const body = documents.get(url) ?? "<html>Welcome</html>";
+      response.writeHead(200, { location: "/upload" }).end(method === "HEAD" ? undefined : body);
+    });
+  });
+  const origin = `http://127.0.0.1:${await listenOnLoopback(server)}`;
+  const place = { origin, repository: "images", credentials: undefined };
+  const registry = createRegistry(place, AbortSignal.timeout(20_000));
+  const end = async () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  return { registry, [Symbol.asyncDispose]: end };
+}
+
+test("an image that a page took in the registry's place is not taken for stored", async () => {
+  await using world = await openPage();
+  const { registry } = world;
+  const pushing = pushSnapshot({
+    source: registry,
+    target: registry,
+    reference: "base",
+    tag: "one",
+    createdAtMs: 0,
+    bounds: { maxBytes: 1_000_000, maxEntries: 100, maxPathBytes: 1_000 },
+    write: async (sink) => sink(Buffer.from("changes")),
+  });
+  await expect(pushing).rejects.toMatchObject({
+    code: "unavailable",
+    message: "the registry does not have the image that it took",
+  });
+});

@@ -93,3 +93,13 @@ test("progress tells the lines, and neither they nor the reason forge a line", a
   );
   expect(text).toContain("\none\nred\\u202e\n");
 });
+
+test("a start that a proxy answers with a page is none", async () => {
+  await using foreign = await startForeignHost(({ method, url }, response) => {
+    if (method === "POST" && url === "/v3/templates") answerJson(response, 202, { body: MADE });
+    else response.writeHead(200, { "content-type": "text/html" }).end("<html>Welcome</html>");
+  });
+  const { isError, text } = await foreign.call("build_template", NEW);
+  expect(isError).toBe(true);
+  expect(text).toMatch(/^internal\. .*: start build .*: "200 with a page of HTML"\. /);
+});
