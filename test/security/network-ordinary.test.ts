@@ -9,6 +9,7 @@ import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { describeAttacks, describeAttacksControl, OFF_SECONDS } from "./network/attacks.ts";
 import { startOrdinaryGround, type Ground } from "./network/ground.ts";
 import { describeNames } from "./network/names.ts";
+import { describeOpenConnections } from "./network/open-connections.ts";
 import { describeOrdinary, describeShortAttacks } from "./network/ordinary.ts";
 
 describe("without root", () => {
@@ -28,6 +29,7 @@ describe("without root", () => {
   const field = () => ({ ...ground, sandbox });
 
   describeOrdinary(field);
+  describeOpenConnections(field, true);
   if (IS_WHOLE_RUN) {
     describeAttacks(field, OFF_SECONDS);
     describeNames(field);

@@ -6,10 +6,11 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { attackedRuntimes } from "../support/runtimes.ts";
+import { attackedRuntimes, hasOwnKernel } from "../support/runtimes.ts";
 import { describeAttacks, describeAttacksControl, OFF_SECONDS } from "./network/attacks.ts";
 import { fetchFrom, OPEN, startGround, type Ground } from "./network/ground.ts";
 import { describeNames } from "./network/names.ts";
+import { describeOpenConnections } from "./network/open-connections.ts";
 import { describeReach } from "./network/reach.ts";
 
 describe.each(attackedRuntimes().map((name, index) => ({ name, index })))("on $name", (place) => {
@@ -31,6 +32,7 @@ describe.each(attackedRuntimes().map((name, index) => ({ name, index })))("on $n
   const field = () => ({ ...ground, sandbox });
 
   describeReach(field);
+  describeOpenConnections(field, !hasOwnKernel(place.name));
   // The longest attack once is enough: a packet is counted by the rules, not by the runtime.
   describeAttacks(field, place.index === 0 ? OFF_SECONDS : 0);
   describeNames(field);

@@ -1,7 +1,7 @@
 /** The link of a container, made anew where another one had its name. */
 
 import { changeLinks, deleteLink, listLinks, type NetworkPath } from "./namespace.ts";
-import { SANDBOX_LINK } from "./router-rules.ts";
+import { SANDBOX_LINK } from "./router-links.ts";
 
 /**
  * Runs `batch` in the router; `network` is the container's. The kernel takes the link to a router that has

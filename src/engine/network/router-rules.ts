@@ -1,11 +1,10 @@
 /**
- * The rules of a router, as text for nft and ip: pure functions of
- * numbers and checked networks. A router is a network namespace between sandboxes and the outside.
+ * The rules of a router, as text for nft: pure functions of numbers and checked networks. A router is
+ * a network namespace between sandboxes and the outside.
  */
 
 import type { EgressRules } from "../engine.ts";
 import { addressAt, BLOCKED_NETWORKS } from "./egress.ts";
-import { peerName } from "./namespace.ts";
 
 /** Sandboxes are numbered from here by the number of their id range, below 30,000. */
 const SANDBOX_BASE = "198.18.0.0";
@@ -23,22 +22,8 @@ export const PROXY_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
 const MARKS = { names: 53, web: 80, tls: 443 } as const;
 /** Connections of one sandbox at once: the host's table of connections is shared by all. */
 const MAX_CONNECTIONS = 4_096;
-/** The link of a sandbox, as itself names it. */
-export const SANDBOX_LINK = "eth0";
 /** Addresses by number in a router; a machine has fewer ranges of ids. */
 export const MAX_SENDERS = 30_000;
-/**
- * What slirp4netns is given: the smallest network that it takes, of which it is the second address.
- * Each packet costs it a look at all of its connections, hence large ones; of larger ones its window
- * of 128 KiB holds too few, so that both ends wait for each other.
- */
-export const USER_UPLINK = {
-  link: "wan",
-  network: "198.19.0.0/25",
-  gateway: "198.19.0.2",
-  mtu: 16_384,
-} as const;
-const USER_ADDRESS = 100;
 
 /** What a router knows of the outside. */
 export interface Uplink {
@@ -85,6 +70,16 @@ export function uplinkAddresses(slot: number) {
   };
 }
 
+/** What is marked goes to the egress program. */
+const REDIRECTS = [
+  `iifname "s*" meta l4proto { tcp, udp } meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
+  `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.web}`,
+  `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.tls}`,
+] as const;
+
+/** Ends an open connection: by a drop or an ICMP message its program would wait for a quarter of an hour. */
+const RESET = "tcp flags & (syn | rst | ack) == ack reject with tcp reset";
+
 /**
  * The router's own rules, made before any link is. Whatever comes from a sandbox is judged before
  * the router looks at it: an address that is not the link's own, and IPv6, end there.
@@ -95,11 +90,6 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   const elements = pairs.length === 0 ? "" : `elements = { ${pairs.join(", ")} };`;
   const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
   const never = [...BLOCKED_NETWORKS, ...hosts].join(", ");
-  const redirects = [
-    `iifname "s*" meta l4proto { tcp, udp } meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.web}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.tls}`,
-  ];
   return `table inet sandboxes {
   set never { type ipv4_addr; flags interval; auto-merge; elements = { ${never} }; }
   set upstream { type ipv4_addr; ${upstream} }
@@ -120,7 +110,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   }
   chain translate {
     type nat hook prerouting priority dstnat; policy accept;
-    ${redirects.join("\n    ")}
+    ${REDIRECTS.join("\n    ")}
     iifname "s*" dnat ip to ip daddr map @resolvers
   }
   chain limits {
@@ -144,7 +134,8 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   chain forward {
     type filter hook forward priority filter; policy drop;
     ct state invalid drop
-    # A redirected packet reaches the egress program or nothing.
+    # A redirected packet reaches the egress program or nothing: here it is of an older connection.
+    meta mark != 0 ${RESET}
     meta mark != 0 drop
     iifname "wan" oifname "s*" ct state established,related accept
     iifname "s*" oifname "wan" jump limits
@@ -170,35 +161,6 @@ export const ROUTER_SETTINGS = [
   ["/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
 ] as const;
 
-/** The router's own addresses and its link to the internet; run in the router. */
-export function routerLinks(uplink: Uplink): string {
-  const { inner, outer } = uplinkAddresses(uplink.slot);
-  return gatewayLinks(uplink) + wanLinks(`${inner}/30`, outer);
-}
-
-/** The addresses that the router's sandboxes know it by; run in the router. */
-export function gatewayLinks({ resolvers }: Pick<Uplink, "resolvers">): string {
-  const own = nameServers(Math.max(1, resolvers.length));
-  return lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]);
-}
-
-/** The link to the internet of a router that slirp4netns made: its address comes 100 after the network's. */
-export function userUplinkLinks(): string {
-  const { link, network, gateway, mtu } = USER_UPLINK;
-  const [base = "", length = ""] = network.split("/");
-  const own = addressAt(base, USER_ADDRESS);
-  return `link set dev ${link} mtu ${mtu}\n` + wanLinks(`${own}/${length}`, gateway);
-}
-
-function wanLinks(own: string, gateway: string): string {
-  return lines([
-    "link set dev wan addrgenmode none",
-    `addr add ${own} dev wan`,
-    "link set dev wan up",
-    `route add default via ${gateway}`,
-  ]);
-}
-
 /** A sandbox's rules, whole; the old ones of this number are replaced in the same moment. */
 export function senderRules(slot: number, { allow, deny, domains }: EgressRules): string {
   const list = (name: string, networks: readonly string[]) =>
@@ -213,6 +175,7 @@ export function senderRules(slot: number, { allow, deny, domains }: EgressRules)
     `add rule inet sandboxes to${slot} ip daddr @never reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} ip daddr @allow${slot} accept`,
     ...(domains.length === 0 ? [] : redirectRules(slot)),
+    `add rule inet sandboxes to${slot} ip daddr @deny${slot} ${RESET}`,
     `add rule inet sandboxes to${slot} ip daddr @deny${slot} reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} accept`,
     // A name server is a destination like any other, of which one port can be reached.
@@ -261,36 +224,6 @@ function emptySender(slot: number): string[] {
 
 function sender(slot: number): string {
   return `"${linkName(slot)}" . ${sandboxAddress(slot)} : jump to${slot}`;
-}
-
-/**
- * Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace; packets
- * are as large as those of Ethernet where no size is given.
- */
-export function senderLinks(slot: number, network: string, mtu?: number): string {
-  const name = linkName(slot);
-  const size = mtu === undefined ? "" : ` mtu ${mtu}`;
-  return lines([
-    `link add name ${name}${size} type veth peer name ${SANDBOX_LINK}${size} netns ${peerName(network)}`,
-    `link set dev ${name} addrgenmode none`,
-    `link set dev ${name} up`,
-    `route add ${sandboxAddress(slot)}/32 dev ${name}`,
-  ]);
-}
-
-/** Brings the link up on its other end; run in the sandbox's namespace. */
-export function sandboxLinks(slot: number, resolverCount: number): string {
-  const [gateway, ...others] = nameServers(Math.max(1, resolverCount));
-  return lines([
-    `link set dev ${SANDBOX_LINK} addrgenmode none`,
-    `addr add ${sandboxAddress(slot)}/32 dev ${SANDBOX_LINK}`,
-    `link set dev ${SANDBOX_LINK} up`,
-    `route add ${gateway} dev ${SANDBOX_LINK} scope link`,
-    `route add default via ${gateway}`,
-    ...others.map((address) => `route add ${address} via ${gateway}`),
-    // Sent past the gateway (SO_DONTROUTE), it would fill the machine's only table of neighbours.
-    `route add local default dev ${SANDBOX_LINK} table default`,
-  ]);
 }
 
 /** Commands of one batch; empty ones are left out. */

@@ -15,6 +15,7 @@ import { runProgram } from "../host/run-program.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import { createEgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import { endConnections } from "./end-connections.ts";
 import { followOutside, type Followed } from "./follow-outside.ts";
 import { forgetConnections } from "./forget-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
@@ -27,6 +28,7 @@ import {
   listLinks,
   writeSettings,
 } from "./namespace.ts";
+import { routerLinks, sandboxLinks, senderLinks } from "./router-links.ts";
 import {
   claimRouter,
   forgetRouter,
@@ -40,11 +42,8 @@ import {
 import {
   linkName,
   ROUTER_SETTINGS,
-  routerLinks,
   routerRules,
   sandboxAddress,
-  sandboxLinks,
-  senderLinks,
   senderRemoval,
   senderRules,
 } from "./router-rules.ts";
@@ -107,8 +106,10 @@ export function createRouters(perlDirectory: string): Routers {
       const rules = toCanonical(egress);
       const { outside, record, directory } = target;
       if (outside === undefined) return;
-      if (rules === "none" && !keepsLinks(record)) await disconnect(state, directory);
-      else await connect(state, { ...target, outside }, rules);
+      if (rules === "none" && !keepsLinks(record)) {
+        await disconnect(state, directory);
+        await endConnections(record, sandboxAddress(slotOf(record.idBase)));
+      } else await connect(state, { ...target, outside }, rules);
     },
     disconnect: async (directory) => disconnect(state, directory),
   };
@@ -124,17 +125,21 @@ function keepsLinks({ level }: ContainerRecord): boolean {
   return level === "gvisor";
 }
 
+/** What a container with a link may reach when it may reach nothing. */
+const NOTHING: EgressRules = { allow: [], deny: ["0.0.0.0/0"], domains: [] };
+
 /**
  * Gives a container these rules, and its link if it has none yet. The rules are there first. With
- * `none` its router drops whatever comes by the link.
+ * `none` its router refuses whatever comes by the link.
  */
 async function connect(
   state: State,
   target: EgressTarget & { readonly outside: HostNetwork },
-  rules: EgressRules | "none",
+  wanted: EgressRules | "none",
 ): Promise<void> {
   const { directory, record, outside } = target;
   const { pid, startTicks, idBase } = record;
+  const rules = wanted === "none" ? NOTHING : wanted;
   const slot = slotOf(idBase);
   await state.turns.run(dirname(directory), async () => {
     // Checked in turn: after a removal nothing may be made that is never removed.
@@ -142,12 +147,9 @@ async function connect(
       throw new SandboxError("unavailable", "container is gone");
     }
     const router = await ensureRouter(state, dirname(directory), outside);
-    if (rules === "none") await applyRules(router.path, senderRemoval(slot));
-    else {
-      await orderDomains(state, { router, outside }, { slot, ...rules });
-      await applyRules(router.path, senderRules(slot, rules));
-    }
-    if (rules === "none" || rules.domains.length === 0) await forgetDomains(state, router, slot);
+    await orderDomains(state, { router, outside }, { slot, ...rules });
+    await applyRules(router.path, senderRules(slot, rules));
+    if (rules.domains.length === 0) await forgetDomains(state, router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
     const network = keepsLinks(record) ? networkFile(directory) : `/proc/${pid}/ns/net`;
     if (keepsLinks(record) && startTicks !== "") {

@@ -14,6 +14,7 @@ import { runProgram } from "../host/run-program.ts";
 import { readStartTicks } from "../oci/container-record.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
+import { endConnections } from "./end-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
 import { makeLink } from "./make-link.ts";
 import {
@@ -26,18 +27,15 @@ import {
 } from "./namespace.ts";
 import { readOwnAddresses, watchOwnAddresses } from "./own-addresses.ts";
 import { hostRules, resolverRules } from "./router-changes.ts";
+import { gatewayLinks, sandboxLinks, senderLinks, USER_UPLINK } from "./router-links.ts";
 import {
-  gatewayLinks,
   linkName,
   MAX_SENDERS,
   ROUTER_SETTINGS,
   routerRules,
   sandboxAddress,
-  sandboxLinks,
-  senderLinks,
   senderRemoval,
   senderRules,
-  USER_UPLINK,
 } from "./router-rules.ts";
 import { requireResolver, type EgressTarget, type Routers } from "./router.ts";
 import { openUserUplink } from "./user-uplink.ts";
@@ -74,8 +72,11 @@ export function createUserRouters(): Routers {
       const rules = toCanonical(egress);
       const { directory, outside } = target;
       if (outside === undefined) return;
-      if (rules === "none") await disconnect(state, directory);
-      else await connect(state, { ...target, outside }, rules);
+      if (rules === "none") {
+        const slot = state.routers.get(dirname(directory))?.senders.get(directory);
+        await disconnect(state, directory);
+        if (slot !== undefined) await endConnections(target.record, sandboxAddress(slot));
+      } else await connect(state, { ...target, outside }, rules);
     },
     disconnect: async (directory) => disconnect(state, directory),
   };

@@ -17,7 +17,7 @@ import { whenStarted } from "../host/when-started.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { canRest } from "./egress-program.ts";
 import { changeLinks } from "./namespace.ts";
-import { USER_UPLINK, userUplinkLinks } from "./router-rules.ts";
+import { USER_UPLINK, userUplinkLinks } from "./router-links.ts";
 
 /** The program, and its package. */
 export const UPLINK_PROGRAM = "slirp4netns";

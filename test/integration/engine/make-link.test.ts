@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { makeLink } from "../../../src/engine/network/make-link.ts";
 import { listLinks } from "../../../src/engine/network/namespace.ts";
-import { senderLinks } from "../../../src/engine/network/router-rules.ts";
+import { senderLinks } from "../../../src/engine/network/router-links.ts";
 import { makeNetwork } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

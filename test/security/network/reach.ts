@@ -136,7 +136,7 @@ while True:
       expect(await fetchFrom(changing, OPEN)).toMatch(FAILED);
       expect(await fetchFrom(changing, OTHER)).toContain("far");
       await changing.updateNetwork({ allowInternetAccess: false });
-      // A kernel of its own keeps its link, whose router drops every packet.
+      // A kernel of its own keeps its link, whose router refuses every packet.
       const links = ground().hasOwnKernel ? "2" : "1";
       expect(await inside(changing, "grep -c : /proc/net/dev")).toBe(links);
       expect(await fetchFrom(changing, OPEN)).toMatch(FAILED);
