@@ -15,7 +15,7 @@ import type { GrowingDisk } from "../engine/engine.ts";
 import {
   createVolumeDiskMaker,
   eraseVolumeDisk,
-  flushVolumeDisk,
+  flushVolumeDisks,
   hasVolumeDisk,
   mountVolumeDisks,
   openVolumeDisk,
@@ -214,14 +214,22 @@ async function sweepWhileHeld(mounts: Mounts): Promise<void> {
   while (held.size > 0 && !closing.aborted) {
     try {
       await clock.sleep(IDLE_MS, closing);
-      const idle = findUnused(mounts, IDLE_MS).slice(0, UNMOUNTS_AT_ONCE);
-      if (idle.length > 0) await asOperation("volume.unmount", () => unmountIdle(mounts, idle));
+      await unmountAllIdle(mounts);
     } catch (error) {
       if (closing.aborted) break;
       log.error({ op: "volume.unmount", err: error }, "volumes stay mounted");
     }
   }
   mounts.sweeping = undefined;
+}
+
+/** Some after the others, so that mounts come between. */
+async function unmountAllIdle(mounts: Mounts): Promise<void> {
+  while (!mounts.options.closing.aborted) {
+    const idle = findUnused(mounts, IDLE_MS).slice(0, UNMOUNTS_AT_ONCE);
+    if (idle.length === 0) return;
+    await asOperation("volume.unmount", () => unmountIdle(mounts, idle));
+  }
 }
 
 /** Those that nothing has used for so long, the one that was mounted first at the front. */
@@ -244,13 +252,11 @@ async function unmountSpare(mounts: Mounts): Promise<void> {
 
 async function unmountIdle(mounts: Mounts, entries: readonly Held[]): Promise<void> {
   const { options, turns } = mounts;
-  for (const { volume } of entries) {
-    const { volumeId } = volume;
-    await flushVolumeDisk(options.home, volumeId).catch((error: unknown) => {
-      // Another process may have removed the volume.
-      options.log.debug({ op: "volume.unmount", volumeId, err: error }, "free blocks stay taken");
-    });
-  }
+  const ids = entries.map(({ volume }) => volume.volumeId);
+  await flushVolumeDisks(options.home, ids).catch((error: unknown) => {
+    // Another process may have removed one of them.
+    options.log.debug({ op: "volume.unmount", err: error }, "free blocks stay taken");
+  });
   // One may be in use again, or gone.
   await turns.run(async () => {
     const unused = new Set(findUnused(mounts, IDLE_MS));

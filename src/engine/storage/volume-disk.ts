@@ -19,6 +19,7 @@ import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { createBlankDisks, type BlankDisks } from "./blank-disk.ts";
 import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
+import { syncMounts, trimMounts } from "./flush-mounts.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
 import { hasHolder, holdMount, makeMountPoint, MOUNT_MODE, unmountUnheld } from "./mount-point.ts";
 import { findDisksFolder } from "./store-image.ts";
@@ -38,8 +39,6 @@ const JOURNAL_MB = { min: 4, max: 64 } as const;
 
 /** The log of a file system that was cut off is replayed first. */
 const MOUNT_TIMEOUT_MS = 5 * 60_000;
-/** Gigabytes may have to reach a slow disk. */
-const SYNC_TIMEOUT_MS = 10 * 60_000;
 /** One above the other: what other mount namespaces mount may come to this one too. */
 const MAX_MOUNTS = 8;
 
@@ -185,25 +184,20 @@ async function unmountLocked(home: string, ids: readonly string[]): Promise<void
  * @throws SandboxError unavailable; all of them were tried
  */
 export async function syncVolumeDisks(home: string, ids: readonly string[]): Promise<void> {
-  const faults: unknown[] = [];
-  for (const mount of await findMounts(home, ids)) {
-    try {
-      await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
-    } catch (error) {
-      // Another process may have removed it.
-      if (await isMounted(dirname(mount))) faults.push(error);
-    }
+  for (const [mount, cause] of await syncMounts(await findMounts(home, ids))) {
+    // Another process may have removed it.
+    if (!(await isMounted(dirname(mount)))) continue;
+    const [message, hint] = [
+      "last writes to volumes were not stored",
+      "check the disk of the home",
+    ];
+    throw new SandboxError("unavailable", message, { cause, hint });
   }
-  if (faults.length === 0) return;
-  const [cause, hint] = [faults[0], "check the disk of the home"];
-  throw new SandboxError("unavailable", "last writes to volumes were not stored", { cause, hint });
 }
 
-/** Brings what was written to the host's disk, and gives it back what is free in the image. */
-export async function flushVolumeDisk(home: string, volumeId: string): Promise<void> {
-  const mount = mountOf(home, volumeId);
-  await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
-  await runProgram(["fstrim", mount], { timeoutMs: SYNC_TIMEOUT_MS });
+/** Brings what was written to the host's disk, and gives it back what is free in the images. */
+export async function flushVolumeDisks(home: string, ids: readonly string[]): Promise<void> {
+  await trimMounts(await findMounts(home, ids));
 }
 
 /** Removes a disk, or what is left of one, whatever uses it; idempotent. */
