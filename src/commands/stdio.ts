@@ -56,10 +56,9 @@ async function serveHost({ config, log }: CommandContext): Promise<Ended> {
     failed: late.failed,
     parentPid: () => process.ppid,
     onListed: begin,
-  });
+    // Whatever the host still sends must not keep the process alive, nor where serving it failed.
+  }).finally(() => process.stdin.destroy());
   log.info({ op: "stdio", end }, "session over");
-  // Whatever the host still sends must not keep the process alive.
-  process.stdin.destroy();
   late.failed.throwIfAborted();
   if (lastResort.signal.aborted) return { code: EXIT_BROKEN, end };
   return { code: late.isAbsent() ? EXIT_UNAVAILABLE : EXIT_OK, end };

@@ -1,12 +1,15 @@
 /** An update removes or replaces the files of the program while a service runs. */
 
+import assert from "node:assert/strict";
 import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { PROGRAM } from "../support/program.ts";
+import { PROGRAM, startProgram } from "../support/program.ts";
+import { openRawStdio } from "../support/raw-stdio.ts";
 import { startServe } from "../support/serve.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DIST = dirname(PROGRAM);
 const FLAGS = ["--pool", "0", "--on-exit", "kill"];
@@ -56,6 +59,25 @@ test.each([
   serve.program.child.kill("SIGTERM");
   await serve.program.exited();
   expect(await readdir(join(serve.home, "programs"))).toEqual([]);
+});
+
+test("a stdio server whose files are removed before its first call ends at once", async () => {
+  await using installed = await installCopy();
+  await using home = await makeTempFolder();
+  const environment = { SANDBOX_MCP_HOME: home.path };
+  const command: [string, string] = [process.execPath, installed.program];
+  await using program = startProgram(["stdio"], environment, command);
+  assert.ok(program.child.stdin);
+  const host = openRawStdio(program.child.stdin, program.stdout);
+  await host.initialize();
+
+  await rm(installed.dist, { recursive: true });
+
+  const call = host.request("tools/call", { name: "list_sandboxes", arguments: {} });
+  call.catch(() => undefined);
+  // The host keeps stdin open.
+  expect(await program.exited()).toBe(70);
+  expect(program.stderr()).toMatch(/^sandbox-mcp: Cannot find module /m);
 });
 
 test("what a killed service copied of its program is removed by the next start", async () => {
