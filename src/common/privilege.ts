@@ -19,6 +19,9 @@ export const NAMESPACE_ID_BASE = 1;
 /** What a namespace must map: its owner, and one container's range. */
 const NAMESPACE_IDS: number = NAMESPACE_ID_BASE + ID_RANGE;
 
+/** How many ids the machine's own namespace maps. */
+const ALL_IDS = 4_294_967_295;
+
 /** The id that a file of this container's id has on disk, where mounts show it unmoved. */
 export function storedId(id: number): number {
   return isRootless() ? NAMESPACE_ID_BASE + id : id;
@@ -45,9 +48,9 @@ export function privilegeOf(map: string): Privilege {
     .trim()
     .split("\n")
     .map((line) => line.trim().split(/\s+/).map(Number));
-  const isWhole =
-    rows.some(([inside, outside]) => inside === 0 && outside === 0) && rows.length === 1;
-  if (isWhole) return "machine";
+  // A namespace that root made for itself maps root to root too, and fewer ids.
+  const [only = []] = rows;
+  if (rows.length === 1 && [0, 0, ALL_IDS].every((part, at) => only[at] === part)) return "machine";
   const end = Math.max(...rows.map(([inside = 0, , count = 0]) => inside + count));
   return end >= NAMESPACE_IDS ? "namespace" : "none";
 }
@@ -57,7 +60,7 @@ function readMap(): string {
   try {
     return readFileSync("/proc/self/uid_map", "utf8");
   } catch {
-    return "0 0 4294967295";
+    return `0 0 ${ALL_IDS}`;
   }
 }
 

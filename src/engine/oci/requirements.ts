@@ -171,8 +171,14 @@ export function checkRoot(status: string): EngineCheck {
   };
 }
 
+/** Of root and of others, where no other reason is known. */
+const NO_PRIVILEGE = {
+  root: "user id 0 of a user namespace that maps too few ids",
+  other: "no user namespace",
+} as const;
+
 /** Root, or root in a namespace of its own: then what is lost is named. */
-function checkPrivilege(cgroups: CgroupHost, fault = "no user namespace"): EngineCheck {
+function checkPrivilege(cgroups: CgroupHost, known: string | undefined): EngineCheck {
   const name = "root";
   const privilege = readPrivilege();
   if (privilege === "machine") return checkRoot(readFileSync("/proc/self/status", "utf8"));
@@ -186,7 +192,8 @@ function checkPrivilege(cgroups: CgroupHost, fault = "no user namespace"): Engin
       remedy: "run as root to have them",
     };
   }
-  return { name, outcome: "missing", detail: fault, remedy: "fix that, or run as root" };
+  const detail = known ?? NO_PRIVILEGE[process.getuid?.() === 0 ? "root" : "other"];
+  return { name, outcome: "missing", detail, remedy: "fix that, or run as root" };
 }
 
 /** A check that holds, or the command that fixes it. */

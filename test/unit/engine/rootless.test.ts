@@ -18,6 +18,9 @@ describe("the rights of root", () => {
     { map: "         0          0 4294967295\n", is: "machine" },
     { map: "0 1001 1\n1 100000 65536\n", is: "namespace" },
     { map: "0 1001 1\n", is: "none" },
+    // Made by root for itself, as by PrivateUsers of systemd.
+    { map: "0 0 1\n", is: "none" },
+    { map: "0 0 65536\n", is: "none" },
     { map: "0 100000 65536\n", is: "none" },
   ])("with the map $map are $is", ({ map, is }) => {
     expect(privilegeOf(map)).toBe(is);
