@@ -263,24 +263,31 @@ test.for(["key create mine", "key list", "template list", "trust", "gc"])(
   },
 );
 
-test("a limit of open files that is too low, on a machine found fit before", async () => {
+test.for([
+  {
+    what: "a limit of open files that is too low",
+    script: 'ulimit -n 64 && exec "$@"',
+    says: /isolate: open files: at most 64: ulimit -Hn 256, or more\n$/,
+  },
+  {
+    what: "fewer rights",
+    script: 'exec setpriv --bounding-set -sys_admin "$@"',
+    says: /isolate: root: user id 0 without CAP_SYS_ADMIN: /,
+  },
+  {
+    what: "a user namespace that maps too few ids",
+    script: 'exec unshare --user --map-root-user "$@"',
+    says: /isolate: root: user id 0 of a user namespace that maps too few ids: /,
+  },
+])("$what, on a machine found fit before", async ({ script, says }) => {
   await using folder = await makeTempFolder();
   await using before = startProgram(["doctor", "--home", folder.path]);
   expect(await before.exited()).toBe(0);
-  const limited = [
-    "sh",
-    "-c",
-    'ulimit -n 64 && exec "$@"',
-    "sh",
-    process.execPath,
-    PROGRAM,
-  ] as const;
+  const weaker = ["sh", "-c", script, "sh", process.execPath, PROGRAM] as const;
   const words = ["serve", "--home", folder.path, "--port", "0"];
-  await using program = startProgram(words, {}, limited);
-  expect([await program.exited(), program.stderr()]).toEqual([
-    69,
-    "sandbox-mcp: this machine cannot isolate: open files: at most 64: ulimit -Hn 256, or more\n",
-  ]);
+  await using program = startProgram(words, {}, weaker);
+  expect([await program.exited(), program.stderr()]).toEqual([69, expect.stringMatching(says)]);
+  expect(program.stderr().split("\n")).toHaveLength(2);
 });
 
 test.for([
