@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { canWrite, draftOf, writeWhole } from "../../common/files.ts";
 import { tryParseJson } from "../../common/json.ts";
-import { isRootless } from "../../common/privilege.ts";
+import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
@@ -95,7 +95,17 @@ export function probeKey(
   const hard = readOpenFiles();
   const files = Object.values(MIN_OPEN_FILES).map((count) => isEnough(hard, count));
   const trees = isRootless() ? [] : cgroupTrees(readFileSync("/proc/self/mountinfo", "utf8"));
-  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs, files, trees]);
+  const rights = rightsOf(readFileSync("/proc/self/status", "utf8"));
+  const parts = [PROBE_VERSION, release(), boot, asked, programs, files, trees];
+  return JSON.stringify([...parts, readPrivilege(), rights]);
+}
+
+/**
+ * What the kernel lets this process do: a systemd unit, or a container, that is made stricter keeps its
+ * home. @see proc_pid_status(5)
+ */
+export function rightsOf(status: string): string[] {
+  return status.match(/^(?:CapBnd|CapEff|NoNewPrivs|Seccomp|Seccomp_filters):.*$/gm) ?? [];
 }
 
 /**

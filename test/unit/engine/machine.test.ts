@@ -7,7 +7,7 @@ import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups, missingControllers } from "../../../src/engine/oci/cgroups.ts";
 import { failureRemedy } from "../../../src/engine/oci/failure-remedy.ts";
-import { cgroupTrees } from "../../../src/engine/oci/probe-cache.ts";
+import { cgroupTrees, rightsOf } from "../../../src/engine/oci/probe-cache.ts";
 import { checkOpenFiles, checkRoot, checkSystem } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -83,6 +83,18 @@ describe("what a remembered probe depends on", () => {
     expect(cgroupTrees(all.join(""))).toEqual(found);
     expect(cgroupTrees(all.toReversed().join(""))).toEqual(found);
     expect(cgroupTrees("26 24 0:23 / /tmp rw - tmpfs tmpfs rw\n")).toEqual([]);
+  });
+
+  test("rights count, and nothing that differs between two processes with the same ones", () => {
+    const own = [
+      "CapEff:\t1",
+      "CapBnd:\t1",
+      "NoNewPrivs:\t0",
+      "Seccomp:\t2",
+      "Seccomp_filters:\t1",
+    ];
+    const others = ["Name:\tCapEff:", "Pid:\t7", "CapPrm:\t2", "SigBlk:\t0", "Threads:\t11"];
+    expect(rightsOf([...others, ...own, ...others, ""].join("\n"))).toEqual(own);
   });
 });
 
