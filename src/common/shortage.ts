@@ -40,7 +40,7 @@ const SHORTAGES: Readonly<Record<string, Shortage>> = {
 };
 
 /** fork(2); of a socket the same code means that its peer is slow. */
-const NO_PROCESS: Shortage = {
+export const NO_PROCESS: Shortage = {
   message: "the service cannot start any more processes",
   hint: "kill sandboxes, or raise its limit of processes: ulimit -u, TasksMax of systemd",
 };

@@ -293,15 +293,23 @@ test.for([
 test.for([
   { name: "a limit of file sizes", script: "ulimit -f 100", says: /ulimit -f unlimited/ },
   {
+    name: "a limit of processes",
+    script: "prlimit --nproc=1 --pid $$",
+    // runc reports no reason when the first process cannot start another one.
+    runtime: "crun",
+    says: /the service cannot start any more processes(?:: | → )kill .* ulimit -u/,
+  },
+  {
     name: "a disk without inodes",
     script: 'mount -t tmpfs -o nr_inodes=100 none "$place"',
     says: /no space left(?:: | → )delete /,
   },
-])("doctor tells of $name, and what to do", async ({ script, says }) => {
+])("doctor tells of $name, and what to do", async ({ script, says, runtime = "auto" }) => {
   await using folder = await makeTempFolder();
   const line = `place=$1 && shift && ${script} && exec "$@"`;
   const inside = ["-m", "--propagation", "private", "sh", "-c", line, "sh", folder.path];
-  const doctor = [process.execPath, PROGRAM, "doctor", "--home", folder.path];
+  const flags = ["--home", folder.path, "--runtime", runtime];
+  const doctor = [process.execPath, PROGRAM, "doctor", ...flags];
   const env = { PATH: process.env["PATH"], SANDBOX_MCP_LOG_LEVEL: "silent" };
   const said = spawnSync("unshare", [...inside, ...doctor], { encoding: "utf8", env });
   expect(said.stdout + said.stderr).toMatch(says);

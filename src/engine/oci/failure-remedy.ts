@@ -1,6 +1,7 @@
 /** What helps where no runtime starts a container, by what was said when one was tried. */
 
 import { release } from "node:os";
+import { NO_PROCESS } from "../../common/shortage.ts";
 import { installCommand } from "../host/install-command.ts";
 import { HOME_REMEDY, RIGHTS_REMEDY } from "./requirements.ts";
 
@@ -14,6 +15,7 @@ const REFUSAL = /operation not permitted|function not implemented|read-only file
 /** @param detail what the launcher or the runtime said: what all of them are refused is no fault of the runtime. */
 export function failureRemedy(detail: string, kernel = release()): string {
   if (isOld(kernel)) return `use Linux ${MIN_KERNEL.join(".")} or newer, this is ${kernel}`;
+  if (detail.includes(NO_PROCESS.message)) return NO_PROCESS.hint;
   if (REFUSAL.test(detail)) return RIGHTS_REMEDY;
   return detail.includes(ID_MAP_CALL) ? HOME_REMEDY : `try another runtime: ${installCommand()}`;
 }

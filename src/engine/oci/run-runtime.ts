@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
+import { NO_PROCESS } from "../../common/shortage.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { readMaxProcesses } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -21,6 +22,8 @@ import { FOLDER_NAMES } from "./remove-container.ts";
 
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
 const BIND_STEP = "launcher: bind path:";
+/** How a launcher or runtime reports that fork(2), or a thread of Go, was refused for want of a process. */
+const REFUSED_FORK = /resource temporarily unavailable|failed to create new OS thread/i;
 /** The program of the launcher, which becomes the runtime. */
 const LAUNCHER_PREFIX = /^perl: /;
 const DOCTOR = "run `sandbox-mcp doctor` on the machine of the service, which tries the runtime";
@@ -134,6 +137,10 @@ export async function explainFailure(error: unknown, log: string): Promise<unkno
   const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
   // Without a word in its log it did not even understand the call.
   const reason = messages.at(-1) ?? error.message.replace(LAUNCHER_PREFIX, "");
+  if (REFUSED_FORK.test(reason)) {
+    const { message, hint } = NO_PROCESS;
+    return new SandboxError("unavailable", message, { cause: error, hint });
+  }
   return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(reason)}`, {
     cause: error,
     hint: DOCTOR,

@@ -129,6 +129,7 @@ describe("what helps where no runtime works", () => {
       remedy: /--privileged/,
     },
     { said: "launcher: mount_setattr /home/x/daemon: Invalid argument", remedy: /--home/ },
+    { said: "crun: the service cannot start any more processes", remedy: /ulimit -u/ },
     { said: "runtime failed: exit status 1", remedy: /^try another runtime: / },
   ])("$said", ({ said, remedy }) => {
     expect(failureRemedy(said, "6.1.0-18-amd64")).toMatch(remedy);

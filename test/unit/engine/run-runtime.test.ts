@@ -26,6 +26,19 @@ test.for([
     error: new SandboxError("unavailable", "perl: no processes", { hint: "raise the limit" }),
     told: { code: "unavailable", message: "perl: no processes", hint: "raise the limit" },
   },
+  ...[
+    "launcher: fork: Resource temporarily unavailable",
+    "fork/exec /proc/self/exe: resource temporarily unavailable",
+    "runtime: failed to create new OS thread (have 2 already; errno=11)",
+  ].map((said) => ({
+    what: `no process left, as in ${said}`,
+    error: new SandboxError("unavailable", `perl: ${said}`),
+    told: {
+      code: "unavailable",
+      message: "the service cannot start any more processes",
+      hint: "kill sandboxes, or raise its limit of processes: ulimit -u, TasksMax of systemd",
+    },
+  })),
 ])("$what", async ({ error, told }) => {
   expect(await explainFailure(error, NO_LOG)).toMatchObject(told);
 });
