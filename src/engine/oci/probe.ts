@@ -49,8 +49,8 @@ import { createSocketWatch } from "./socket-watch.ts";
 const ANSWER_TIMEOUT_MS = 30_000;
 /** A kernel of its own counts as the container's. */
 const PROBE_MEMORY_MB = { shared: 64, own: 160 } as const;
-/** With less, what fails fails for want of it. */
-const MIN_FREE_BYTES = 16 * 1024 ** 2;
+/** With less, what fails fails for want of it; memory that is saved has some 20 MB beside its disk. */
+const MIN_FREE_BYTES = { start: 16 * 1024 ** 2, memory: 64 * 1024 ** 2 } as const;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
 const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
@@ -197,7 +197,7 @@ async function tryRuntime(
     return { choice, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
-    if (isCode(error, "ENOSPC") || (await isFull(options.home))) {
+    if (isCode(error, "ENOSPC") || (await lacksSpace(options.home, "start"))) {
       throw diskFullError(`disk of ${options.home}`, error);
     }
     const remedy = shortageOf(error)?.hint;
@@ -220,10 +220,10 @@ function requireForKernel(): void {
 }
 
 /** Whether the disk lacks what a tiny container needs. */
-async function isFull(path: string): Promise<boolean> {
+async function lacksSpace(path: string, need: keyof typeof MIN_FREE_BYTES): Promise<boolean> {
   try {
     const { bavail, bsize } = await statfs(path);
-    return bavail * bsize < MIN_FREE_BYTES;
+    return bavail * bsize < MIN_FREE_BYTES[need];
   } catch {
     // A home that could not be made: what failed says more.
     return false;
@@ -283,5 +283,9 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<P
   const finding = trial && (await readFinding(spec.directory, trial));
   const carriesMemory =
     trial !== undefined && (await tryMemory(context, { home, spec, container, ask }));
+  // The result is remembered, also when there is space again.
+  if (trial !== undefined && !carriesMemory && (await lacksSpace(home, "memory"))) {
+    throw diskFullError(`disk of ${home}`);
+  }
   return { level: container.level, proof, finding, carriesMemory };
 }

@@ -9,11 +9,13 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
+import { atStep } from "../../support/at-step.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { COUNTER } from "../../support/memory-counter.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
+import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
 
 const run = promisify(execFile);
 const LIMIT_MS = 60_000;
@@ -175,5 +177,18 @@ function describePresence(path: string): void {
         .poll(async () => (await runInside(grandchild, "cat /tmp/now")).stdout)
         .not.toBe(later);
     });
+  });
+
+  test("a disk that gets full during the trial of memory is not taken for a runsc without it", async () => {
+    let disk: SmallDisk | undefined;
+    const openDisk = async () => (disk = await openSmallDisk());
+    await using host = await startOciHost(path, "gvisor", openDisk);
+    using filled = atStep("layer.begun", async () => disk?.fill(0));
+    await expect(host.engine.probe()).rejects.toMatchObject({ code: "resource_exhausted" });
+    expect(filled.wasReached).toBe(true);
+    await disk?.free();
+    const { checks } = await host.engine.probe();
+    const trial = checks.find(({ name }) => name === `runtime ${path}`);
+    expect(trial?.detail).toContain("memory saved and restored");
   });
 }
