@@ -1,18 +1,21 @@
 /** An update removes or replaces the files of the program while a service runs. */
 
 import assert from "node:assert/strict";
-import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { appendFile, cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import { PROGRAM, startProgram } from "../support/program.ts";
 import { openRawStdio } from "../support/raw-stdio.ts";
+import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe } from "../support/serve.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DIST = dirname(PROGRAM);
 const FLAGS = ["--pool", "0", "--on-exit", "kill"];
+const runtime = gvisorRuntime();
+const LIMIT_MS = 120_000;
 
 /** The built program at a place of its own. */
 async function installCopy() {
@@ -99,3 +102,42 @@ async function listCopies(home: string): Promise<string[]> {
   expect(names.toSorted()).toEqual(copies.flatMap((name) => [name, `${name}.lock`]).toSorted());
   return copies;
 }
+
+test.skipIf(runtime === undefined)(
+  "a newer service keeps the memory of an older sandbox in its processes, and copies files alone",
+  { timeout: LIMIT_MS },
+  async () => {
+    const level = ["--runtime", runtime ?? "", "--require-isolation", "gvisor", "--pool", "0"];
+    const flags = [...level, "--pause-to-disk", "exit"];
+    await using older = await startServe(level);
+    const options = { apiKey: older.apiKey, apiUrl: older.url, sandboxUrl: older.url };
+    const sandbox = await Sandbox.create("base", options);
+    const { pid } = await sandbox.commands.run("sleep 3600", { background: true, timeoutMs: 0 });
+    await sandbox.pause();
+    older.program.child.kill("SIGTERM");
+    await older.program.exited();
+
+    await using installed = await installCopy();
+    await appendFile(join(installed.dist, "envd.cjs"), "\n");
+    const origin = { earlier: older, command: [process.execPath, installed.program] } as const;
+    // At its end it would move what it can.
+    await using mover = await startServe(flags, origin);
+    mover.program.child.kill("SIGTERM");
+    await mover.program.exited();
+    await using newer = await startServe(flags, origin);
+    await sandbox.connect();
+    expect((await sandbox.commands.list()).map((found) => found.pid)).toContain(pid);
+    const response = await fetch(`${newer.url}/sandboxes/${sandbox.sandboxId}/snapshots`, {
+      method: "POST",
+      headers: { "x-api-key": newer.apiKey, "content-type": "application/json" },
+      body: "{}",
+    });
+    expect(await response.json()).toMatchObject({
+      memory: false,
+      memoryReason: "the sandbox was started by another version of this service",
+    });
+    const forks = await sandbox.fork({ count: 1 });
+    expect(forks).toEqual([expect.any(Sandbox)]);
+    await Promise.all([sandbox, ...forks].map(async (one) => one instanceof Sandbox && one.kill()));
+  },
+);

@@ -13,7 +13,7 @@ import type { Cgroup } from "./process-group.ts";
 import { runsProgramOf } from "./verify-container.ts";
 
 /** What saves the memory of programs; else why nothing does. */
-export type MemorySaver = Pick<MemorySource, "runtime" | "flags" | "keys"> | string;
+export type MemorySaver = Pick<MemorySource, "runtime" | "flags" | "keys" | "daemon"> | string;
 
 export interface CopyParts {
   readonly directory: string;
@@ -44,17 +44,20 @@ export function createCopies(parts: CopyParts): Pick<Container, "snapshot" | "co
 }
 
 const OTHER_RUNTIME = "the sandbox runs on another runsc than the one that is installed now";
+const OTHER_SERVICE = "the sandbox was started by another version of this service";
 
 /**
- * Why the memory of a container is not saved. What one runtime saves another one does not bring back:
- * a container may run on one that was replaced since.
+ * Why the memory of a container is not saved. What one runtime saves another one does not bring back,
+ * and a start has the present daemon's directory alone: a container may be older than either.
  */
 export function findSaveFault(
   memory: MemorySaver,
-  { pid, isHalted }: Pick<ContainerRecord, "pid" | "isHalted">,
+  { pid, isHalted, daemon }: Pick<ContainerRecord, "pid" | "isHalted" | "daemon">,
 ): string | undefined {
   if (typeof memory === "string") return memory;
-  return isHalted || runsOn(pid, memory.runtime) ? undefined : OTHER_RUNTIME;
+  if (isHalted) return undefined;
+  if (daemon !== memory.daemon) return OTHER_SERVICE;
+  return runsOn(pid, memory.runtime) ? undefined : OTHER_RUNTIME;
 }
 
 /** True also where that cannot be seen, as of one that has just ended. */
@@ -85,6 +88,6 @@ async function withMemory<T>(
   if (typeof memory === "string" || fault !== undefined) {
     throw new SandboxError("unimplemented", fault ?? "");
   }
-  const { id, daemon, secret = "" } = record();
-  return saveMemory({ ...memory, ...shared, id, daemon, secret }, target, take);
+  const { id, secret = "" } = record();
+  return saveMemory({ ...memory, ...shared, id, secret }, target, take);
 }

@@ -89,10 +89,11 @@ export function memoryOf({
   flags,
   carriesMemory,
   keys,
-}: RuntimeChoice & Pick<LaunchContext, "keys">): MemorySaver {
+  daemon,
+}: RuntimeChoice & Pick<LaunchContext, "keys" | "daemon">): MemorySaver {
   if (flags === undefined) return SHARES_KERNEL;
   if (carriesMemory !== true) return BRINGS_NONE_BACK;
-  return findSealFault(keys) ?? { runtime, flags, keys };
+  return findSealFault(keys) ?? { runtime, flags, keys, daemon: basename(daemon) };
 }
 
 /** @throws SandboxError failed_precondition where memory is asked for and not brought back. */
