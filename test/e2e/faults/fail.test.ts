@@ -9,6 +9,7 @@ import { fateOf, OPERATIONS, type Fate, type Operation } from "../../support/fau
 import { listAll } from "../../support/fault-home.ts";
 import { faultRun } from "../../support/fault-run.ts";
 import { openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
+import { isGvisor } from "../../support/level.ts";
 
 const { isWhole, random } = faultRun();
 /** In an ordinary run. */
@@ -61,6 +62,11 @@ function fateAfterFault({ name, before, after }: Operation, step: StepName): Fat
   return before;
 }
 
+/** A copy that fails with the memory of a kernel of its own is made again, with files alone. */
+function isRepeated(step: StepName): boolean {
+  return isGvisor && /^(?:layer|copy|clone)\./.test(step);
+}
+
 test.for(choose(every.filter(({ step }) => !SAFE.has(step))))(
   "a fault during $title",
   async ({ operation, step }) => {
@@ -73,7 +79,8 @@ test.for(choose(every.filter(({ step }) => !SAFE.has(step))))(
     await expect.poll(() => fateOf(home, id)).toBe(fateAfterFault(operation, step));
     await stage.expectTruth();
     const fresh = (await listAll(home)).filter(({ sandboxID }) => !known.includes(sandboxID));
-    expect(fresh.length).toBeLessThanOrEqual(Math.max(operation.mayMake - 1, 0));
+    const failed = isRepeated(step) ? 0 : 1;
+    expect(fresh.length).toBeLessThanOrEqual(Math.max(operation.mayMake - failed, 0));
   },
 );
 
