@@ -49,7 +49,7 @@ export interface Bind {
 export interface Usage {
   /** Processor time of all its processes since its start, in milliseconds. */
   readonly cpuMs: number;
-  /** Without the page cache, which is told apart. */
+  /** Without the page cache of files on disks, which is told apart; files in memory are here. */
   readonly memoryBytes: number;
   readonly cacheBytes: number;
   readonly diskBytes: number;

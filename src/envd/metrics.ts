@@ -3,6 +3,7 @@
 import { readFile, statfs } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { sendJson } from "../common/http.ts";
+import { readCacheBytes } from "../common/page-cache.ts";
 import type { Exchange } from "./exchange.ts";
 
 interface CpuSample {
@@ -89,8 +90,7 @@ export async function readMemory(): Promise<Memory> {
     const cache = (kibOf("Cached") + kibOf("Buffers")) * KIB;
     return { total: machineTotal, used: machineTotal - kibOf("MemAvailable") * KIB, cache };
   }
-  const stat = await readFirst(MEMORY_STAT);
-  const cache = fieldOf(stat, /^(?:file|total_cache) (\d+)$/m) ?? 0;
+  const cache = readCacheBytes(await readFirst(MEMORY_STAT));
   return { total: limit, used: Math.max(used - cache, 0), cache };
 }
 

@@ -136,10 +136,8 @@ async function writeWithMemory(
   }
   const { memoryDirectory } = places;
   try {
-    // A kernel of its own has the memory of its programs in files in memory, which count as cache.
-    const { memoryBytes, cacheBytes } = await entry.container.readUsage();
-    const bytes = memoryBytes + cacheBytes;
-    const files = await context.copies.during(context.layersDirectory, bytes, () =>
+    const { memoryBytes } = await entry.container.readUsage();
+    const files = await context.copies.during(context.layersDirectory, memoryBytes, () =>
       writeFiles(context, entry, { ...plan, memory: memoryDirectory }),
     );
     return { ...files, memory: toMemory(context, basename(memoryDirectory)) };

@@ -172,9 +172,6 @@ async function move(context: SandboxContext, entry: SandboxEntry): Promise<void>
 }
 
 async function save(context: SandboxContext, { container }: SandboxEntry): Promise<void> {
-  // A kernel of its own has the memory of its programs in files in memory, which count as cache.
-  const { memoryBytes, cacheBytes } = await container.readUsage();
-  await context.copies.during(context.directory, memoryBytes + cacheBytes, () =>
-    container.haltWithMemory(),
-  );
+  const { memoryBytes } = await container.readUsage();
+  await context.copies.during(context.directory, memoryBytes, () => container.haltWithMemory());
 }

@@ -7,6 +7,7 @@ import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
+import { readCacheBytes } from "../../common/page-cache.ts";
 import type { Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
 import { waitUntil, type Cgroup } from "./process-group.ts";
@@ -98,8 +99,7 @@ function readUsage({
   const micros = () => /^usage_usec (\d+)$/m.exec(read(unified, "cpu.stat"))?.[1] ?? 0;
   const usedBytes =
     memory === undefined ? read(unified, "memory.current") : read(memory, "memory.usage_in_bytes");
-  const stat = read(memory ?? unified, "memory.stat");
-  const cacheBytes = Number(/^(?:file|total_cache) (\d+)$/m.exec(stat)?.[1] ?? 0);
+  const cacheBytes = readCacheBytes(read(memory ?? unified, "memory.stat"));
   return {
     cpuMs:
       processor === undefined
