@@ -14,6 +14,7 @@ import {
   createGrepReader,
   createNameReader,
   createRipgrepReader,
+  RECORD_END,
   type FoundLine,
 } from "./search-output.ts";
 import { grepPaths } from "./search-paths.ts";
@@ -31,7 +32,7 @@ export interface SearchResult {
   readonly lines: readonly FoundLine[];
   readonly matches: number;
   /** Why the search ended before its end; undefined for a whole one. */
-  readonly stopped: "limit" | "size" | "time" | "end" | undefined;
+  readonly stopped: "limit" | "size" | "output" | "time" | "end" | undefined;
   /** Files that match and have no text; undefined where they were not counted. */
   readonly binaryFiles: number | undefined;
   readonly unreadable: number;
@@ -65,8 +66,9 @@ async function search(request: SearchRequest, means: Means): Promise<SearchResul
     isFull: () => kept.isFull(),
   });
   if (run.status === NOT_FOUND_STATUS) return undefined;
-  // What grep prints has no end of a file.
-  if (program === "grep") kept.fileEnd(false);
+  if (run.stopped !== undefined && program === "ripgrep") read(RECORD_END);
+  // What grep prints has no end of a file, nor has the last file of a run that was stopped.
+  if (program === "grep" || run.stopped !== undefined) kept.fileEnd(false);
   if (run.status === ERROR_STATUS && kept.lines.length === 0) await checkPattern(request, program);
   const stopped = kept.isFull() ? kept.reason() : stopOf(run);
   if (stopped === undefined && !isOwnOutput(run, means, kept)) return undefined;

@@ -97,6 +97,9 @@ const summarySchema = z.object({ type: z.literal("summary") });
 
 const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema, summarySchema]);
 
+/** Ends a record that ripgrep was killed in: one that is too long already is told. */
+export const RECORD_END = Buffer.of(NEWLINE);
+
 /** Reads what `rg --json` prints. */
 export function createRipgrepReader(events: RipgrepEvents): (chunk: Uint8Array) => void {
   return createRecordReader([NEWLINE], ([record]) => {
@@ -132,7 +135,8 @@ const CUT_MATCH = /^\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"
 
 /** The file of a match whose record was cut; undefined for any other record. */
 function pathOfCutMatch(record: Buffer | undefined): string | undefined {
-  const [, path = ""] = CUT_MATCH.exec(record?.toString("utf8", 0, MAX_PATH_BYTES) ?? "") ?? [];
+  if (record?.length !== MAX_RECORD_BYTES) return undefined;
+  const [, path = ""] = CUT_MATCH.exec(record.toString("utf8", 0, MAX_PATH_BYTES)) ?? [];
   return dataSchema.safeParse(toJson(Buffer.from(path))).data?.toString("utf8");
 }
 

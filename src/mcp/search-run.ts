@@ -5,7 +5,7 @@ import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 
 /** What one search reads from its program. */
-const MAX_STREAM_BYTES = 16 * 1024 * 1024;
+export const MAX_STREAM_BYTES = 16 * 1024 * 1024;
 const MAX_STDERR_BYTES = 4_096;
 /** A daemon that does not know of the deadline kills the program then. */
 const PROGRAM_TIMEOUT_MS = 30_000;
@@ -25,7 +25,7 @@ export interface Reading {
 export interface Run {
   /** -1 or 128 + n after a signal; undefined for one that had not ended. */
   readonly status: number | undefined;
-  readonly stopped: "size" | "time" | undefined;
+  readonly stopped: "output" | "time" | undefined;
   /** Lines on stderr. */
   readonly complaints: number;
   readonly stderr: string;
@@ -58,7 +58,7 @@ export async function runProgram(
         stderr = `${stderr}${text}`.slice(0, MAX_STDERR_BYTES);
       } else reading.take(event.bytes);
       if (event.type === "data") size += event.bytes.length;
-      if (size > MAX_STREAM_BYTES) stopped = "size";
+      if (size > MAX_STREAM_BYTES) stopped = "output";
       if (stopped !== undefined || reading.isFull()) break;
     }
   } catch (error) {

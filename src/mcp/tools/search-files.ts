@@ -14,6 +14,7 @@ import { textReply } from "../respond.ts";
 import { searchFiles, type SearchResult } from "../search-files.ts";
 import type { FoundLine } from "../search-output.ts";
 import { skippedBy } from "../search-paths.ts";
+import { MAX_STREAM_BYTES } from "../search-run.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_PATTERN_CHARACTERS = 1_000;
@@ -109,6 +110,8 @@ function stopFact({ stopped }: SearchResult, limit: number): string | undefined 
       return `there are more: the search ended at limit=${limit}`;
     case "size":
       return "there are more: the search ended where the reply was full; narrow path, glob or pattern";
+    case "output":
+      return `not complete: the search ended after ${MAX_STREAM_BYTES / 2 ** 20} MiB of matching lines, of which some are very long; narrow path, glob or pattern`;
     case "time":
       return `not complete: the search ended after ${SEARCH_SECONDS} s; narrow path or glob`;
     case "end":

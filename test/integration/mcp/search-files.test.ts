@@ -301,6 +301,15 @@ test.for([
   expect([result.program, result.matches, result.stopped]).toEqual([by, 1, stopped]);
 });
 
+test("a line longer than all output that is read ends a search, which says so", async () => {
+  const long = { ...match, data: { ...match.data, lines: { text: "x".repeat(17_000_000) } } };
+  const result = await searchWith({ rg: { out: JSON.stringify(long), status: 0 } });
+  expect(result).toMatchObject({
+    lines: [{ path: "/a", line: undefined, text: "", isMatch: true }],
+    stopped: "output",
+  });
+});
+
 test("a program that is no grep finds nothing, and that is said", async () => {
   const searching = searchWith({ grep: { out: "usage\n", status: 0 } });
   await expect(searching).rejects.toMatchObject({ code: "failed_precondition" });
