@@ -1,4 +1,4 @@
-/** Replaces a string in a text; a line end in either matches a line feed or CRLF in the other. */
+/** Replaces a string in a text; a line end of any kind in either matches that of the other. */
 
 import { SandboxError } from "../common/errors.ts";
 
@@ -30,6 +30,7 @@ export interface Replaced {
 export function replaceText(before: string, edit: Replacement): Replaced {
   const { old_string: oldString } = edit;
   checkOccurrences(before, oldString);
+  if (hasReturnsAlone(before) && !/\r(?!\n)/.test(oldString)) return replaceByReturns(before, edit);
   if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
     return join(before, before.split(oldString), edit);
   }
@@ -39,6 +40,20 @@ export function replaceText(before: string, edit: Replacement): Replaced {
     if (exact.length > 1) return join(before, exact, edit);
   }
   return replaceAcross(before, edit);
+}
+
+/** As `read_file` shows with line feeds. */
+function hasReturnsAlone(text: string): boolean {
+  return text.includes("\r") && !text.includes("\n");
+}
+
+function replaceByReturns(before: string, edit: Replacement): Replaced {
+  const old_string = edit.old_string.replaceAll("\r\n", "\n");
+  const new_string = edit.new_string.replaceAll("\r\n", "\n");
+  const plain = { ...edit, old_string, new_string };
+  const replaced = replaceText(before.replaceAll("\r", "\n"), plain);
+  const fact = new_string.includes("\n") ? "line ends kept: CR" : undefined;
+  return { ...replaced, after: replaced.after.replaceAll("\n", "\r"), fact };
 }
 
 /** Parts of the old text with the new string between them. */

@@ -51,10 +51,26 @@ test.for([
     after: "a\nx\ny\r\nc\n",
   },
   { name: "a lone return", before: "a\rb\r\nc", from: "a\rb\n", to: "x\n", after: "x\r\nc" },
+  { name: "a file of CR alone", before: "a\rb\rc\r", from: "a\nb", to: "x\ny", after: "x\ry\rc\r" },
+  { name: "CRLF asked of CR", before: "a\rb\r", from: "a\r\nb", to: "x\r\ny", after: "x\ry\r" },
+  { name: "one line of CR", before: "a\rb\r", from: "b", to: "x\ny", after: "a\rx\ry\r" },
+  { name: "CR to LF on purpose", before: "a\rb\r", from: "a\r", to: "a\n", after: "a\nb\r" },
   { name: "the very end", before: "a\r\nb", from: "\nb", to: "\nc", after: "a\r\nc" },
 ])("$name is edited", ({ before, from, to, after }) => {
   const wish = { old_string: from, new_string: to, replace_all: false };
   expect(replaceText(before, wish)).toMatchObject({ count: 1, after });
+});
+
+test("in a file of CR alone the lines are those that a reader is shown", () => {
+  const wish = { old_string: "b", new_string: "x\ny", replace_all: true };
+  expect(replaceText("a\rb\rb", wish)).toEqual({
+    count: 2,
+    after: "a\rx\ry\rx\ry",
+    lines: [2, 4],
+    fact: "line ends kept: CR",
+  });
+  const missing = { ...wish, old_string: "z" };
+  expect(replaceText("a\rb", missing)).toMatchObject({ count: 0, after: "a\rb" });
 });
 
 test("every occurrence is found whatever its line end, and its line is told", () => {
