@@ -73,17 +73,24 @@ function takenHint(takenBytes: number, allBytes: number): string {
   return `${taken} Look whether the sandbox and the process run before you send the rest.`;
 }
 
-/** Ends the input after `written`. @throws SandboxError not_found, internal */
-export async function endInput(target: InputTarget, written: Buffer): Promise<void> {
+/**
+ * Ends the input after `written`. A terminal is never closed: what is typed ends the input of a
+ * program that reads lines, and only where no other call left a line open.
+ * @returns what was done, in the words of a reply
+ * @throws SandboxError not_found, internal
+ */
+export async function endInput(target: InputTarget, written: Buffer): Promise<string> {
   const { sandbox, pid, signal } = target;
   try {
     await sandbox.process.closeStdin(pid, signal);
+    return "stdin is closed";
   } catch (error) {
     if (!hasTerminal(error)) throw error;
     // In the middle of a line the first one only passes the line on.
     const isLineOpen = written.length > 0 && written.at(-1) !== NEWLINE;
     const end = Buffer.alloc(isLineOpen ? 2 : 1, END_OF_INPUT);
     await sandbox.process.typeInput(pid, [end], signal);
+    return "Ctrl-D was typed, which ends input at the start of a line alone";
   }
 }
 

@@ -61,7 +61,7 @@ export const sendInput = defineTool({
   input,
   annotations: DESTRUCTIVE,
   async handler(params, context) {
-    const { sandbox_id: sandboxId, process_id: processId, encoding, close } = params;
+    const { sandbox_id: sandboxId, process_id: processId, encoding } = params;
     const pid = requirePid(processId);
     requireSize(params);
     const bytes = decodeContent("data", params.data, encoding);
@@ -76,16 +76,14 @@ export const sendInput = defineTool({
     requireRunning(process, context);
     const cursor = process?.output.totalBytes ?? 0;
     const startedMs = context.clock.elapsed();
+    let ending: string | undefined;
     try {
-      await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+      ending = await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
     } catch (error) {
       if (!isBroken(error) || bytes.length === 0) throw error;
       return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
     }
-    const facts = [
-      `sent ${bytes.length} bytes to ${processId}`,
-      close ? "stdin is closed" : undefined,
-    ];
+    const facts = [`sent ${bytes.length} bytes to ${processId}`, ending];
     if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
     const { clock } = context;
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
@@ -125,11 +123,12 @@ function requireSize({ cols, rows }: Params): void {
   throw new SandboxError("invalid_argument", "cols and rows must be given together");
 }
 
+/** Returns how the input was ended, if it was to be. */
 async function write(
   target: InputTarget,
   bytes: Buffer,
   { params, context }: { readonly params: Params; readonly context: ToolContext },
-): Promise<void> {
+): Promise<string | undefined> {
   const { close, cols, rows } = params;
   if (cols !== undefined && rows !== undefined) {
     await explained(resizeTerminal(target, { cols, rows }), target, context);
@@ -138,20 +137,20 @@ async function write(
     const late = timeLimit(context.clock, MAX_WRITE_MS, context.signal);
     await explained(writeInput(target, bytes, late), target, context);
   }
-  if (close) await explained(endInput(target, bytes), target, context);
+  return close ? explained(endInput(target, bytes), target, context) : undefined;
 }
 
 /** A refusal in terms of the process: it ended, its stdin is closed, or it never was. */
-async function explained(
-  work: Promise<void>,
+async function explained<T>(
+  work: Promise<T>,
   target: InputTarget,
   context: ToolContext,
-): Promise<void> {
+): Promise<T> {
   const { pid } = target;
   const sandboxId = target.sandbox.id;
   const { captures } = context.state;
   try {
-    await withHints(work, processHints(context.suggest));
+    return await withHints(work, processHints(context.suggest));
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;
     if (error.code === "not_found") {

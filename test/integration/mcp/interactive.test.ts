@@ -24,7 +24,18 @@ test("a REPL on a terminal is one call a turn", async () => {
   expect((await send("6 * 7\n")).text).toMatch(/--- stdout\n6 \* 7\n42\n>>> \n--- end$/);
   expect((await send("1 / 0\n")).text).toContain("ZeroDivisionError");
   const ended = await send("", { close: true });
-  expect(ended.text).toMatch(/stdin is closed \| exit_code: 0 /);
+  expect(ended.text).toMatch(/Ctrl-D was typed, .* \| exit_code: 0 /);
+});
+
+test("in the middle of a line a terminal is not told to be closed", async () => {
+  await using world = await startMcpWorld();
+  const { send } = await start(world, { cmd: "cat", args: [], pty: true });
+  await send("abc", { wait_seconds: 1 });
+  const { text } = await send("", { close: true });
+  expect(text).toMatch(
+    /^sent 0 bytes to p_[0-9]+ \| Ctrl-D was typed, which ends input at the start of a line alone \| status: running /,
+  );
+  expect((await send("", { close: true })).text).toContain(" | exit_code: 0 ");
 });
 
 test("the echo of an input is no answer to it", async () => {
