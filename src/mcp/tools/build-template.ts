@@ -29,7 +29,7 @@ const step = z.strictObject({
     .min(1)
     .max(MAX_VALUE_CHARACTERS)
     .describe(
-      "run: command; env: NAME=value; workdir: path; user: name, root to install packages.",
+      "run: command; env: NAME=value; workdir: path; user: root to install packages; sandboxes get the last.",
     ),
 });
 
@@ -76,8 +76,8 @@ export const buildTemplate = defineTool({
   description:
     "Builds a template from a base and steps, so that create_sandbox starts with everything " +
     "installed. Replaces the template of the same name when it succeeds. Returns the log; a build " +
-    "that has not ended after wait_seconds continues, and build_id and cursor read on. To keep " +
-    "files of a running sandbox, use snapshot.",
+    "goes on after wait_seconds, and build_id and cursor read on. To keep files of a running " +
+    "sandbox, use snapshot.",
   toolset: "all",
   input,
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
