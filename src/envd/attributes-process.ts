@@ -7,6 +7,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "./bundled-program.ts";
+import { helperFault } from "./helper-fault.ts";
 
 /** A file system that does not answer must not hold every caller. */
 const REPLY_MS = 10_000;
@@ -44,13 +45,12 @@ export class AttributesProcess {
     this.#input = child.stdin;
     this.#readReplies(child.stdout);
     // Whatever breaks ends it, and its end is told to all who wait.
-    for (const source of [child, child.stdin, child.stdout]) {
-      source.on("error", () => this.#end());
-    }
+    child.on("error", (error) => this.#end(helperFault("reader of file attributes", error)));
+    for (const source of [child.stdin, child.stdout]) source.on("error", () => this.#end());
     child.on("exit", () => this.#end());
   }
 
-  /** @throws HelperDied, SandboxError unavailable, deadline_exceeded */
+  /** @throws HelperDied, SandboxError unavailable, deadline_exceeded, internal when it cannot start */
   async ask(request: Buffer): Promise<Buffer> {
     if (this.#waiting.length >= MAX_WAITING) {
       throw new SandboxError("unavailable", "too many requests for metadata");
@@ -110,12 +110,12 @@ export class AttributesProcess {
     return whole;
   }
 
-  /** Ends it for good; who still waits asks another one. */
-  #end(): void {
+  /** Ends it for good; who still waits asks another one, but where none can be started. */
+  #end(fault?: SandboxError): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
     clearTimeout(this.#timer);
     this.#child.kill("SIGKILL");
-    for (const { reject } of this.#waiting.splice(0)) reject(new HelperDied());
+    for (const { reject } of this.#waiting.splice(0)) reject(fault ?? new HelperDied());
   }
 }

@@ -12,6 +12,15 @@ const FILL = `
   open STDERR, ">", "/dev/null";
   while (1) { fork // select undef, undef, undef, 0.05 }
 `;
+/** A terminal has a relay; attributes and events are read by programs of the daemon. */
+const NEED_A_PROCESS = [
+  { tool: "run_process", input: { cmd: "cat", args: ["note"], pty: true } },
+  { tool: "stat_path", input: { path: "note" } },
+  { tool: "list_directory", input: {} },
+  { tool: "watch_path", input: { path: ".", wait_seconds: 0 } },
+  { tool: "watch_path", input: { path: ".", wait_seconds: 0 } },
+];
+const REFUSED = /^resource_exhausted: .*resource temporarily unavailable"\. /;
 const POLL = { timeout: 30_000, interval: 200 };
 
 // With a kernel of its own a snapshot has the processes, too.
@@ -42,6 +51,10 @@ test.skipIf(isGvisor).for([
     .poll(() => run(sandbox), POLL)
     .toMatch(/^resource_exhausted: .*temporarily unavailable/);
   expect(await run(sandbox)).toContain(told);
+  for (const { tool, input } of NEED_A_PROCESS) {
+    const { text: refused } = await client.call(tool, { ...sandbox, ...input });
+    expect([tool, refused]).toEqual([tool, expect.stringMatching(REFUSED)]);
+  }
   for (const { tool, input } of calls) {
     expect(await client.call(tool, { ...sandbox, ...input })).toMatchObject({ isError: false });
   }

@@ -5,10 +5,11 @@ import { once } from "node:events";
 import { closeSync, fchownSync } from "node:fs";
 import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
-import { isCode, SandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import type { OutputName } from "../../rpc/process-events.ts";
 import { errnoText } from "../errno.ts";
+import { isExhausted } from "../helper-fault.ts";
 import { commandText, type Launch } from "./launch.ts";
 import { toOutcome, type Outcome } from "./outcome.ts";
 import { closePipe, type Pipe, type PipeSource } from "./pipes.ts";
@@ -40,9 +41,6 @@ export interface Output {
   readonly name: OutputName;
   readonly stream: Readable;
 }
-
-/** Failures to start for which the sandbox's own limits are the reason. */
-const EXHAUSTED: ReadonlySet<string> = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "ENOSPC"]);
 
 interface PipedOptions {
   readonly config: ProcessConfig;
@@ -139,6 +137,6 @@ function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): Proce
 
 /** A failure of the system to start something, told as the wire tells it. */
 export function startFault(subject: string, error: unknown): SandboxError {
-  const code = isCode(error, ...EXHAUSTED) ? "resource_exhausted" : "invalid_argument";
+  const code = isExhausted(error) ? "resource_exhausted" : "invalid_argument";
   return new SandboxError(code, `${subject}: ${errnoText(error)}`, { cause: error });
 }

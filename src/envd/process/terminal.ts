@@ -121,6 +121,8 @@ function readReports(
     exited.resolve(toOutcome(code, signal));
   };
   relay.once("close", onEnd);
+  // One that was not started is told before its end.
+  relay.once("error", pid.reject);
   return { pid: pid.promise, exited: exited.promise };
 }
 

@@ -6,6 +6,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { SandboxError } from "../../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
+import { helperFault } from "../helper-fault.ts";
 import { FrameReader, toFrame } from "./frames.ts";
 import { EventMask, parseKernelEvents, type KernelEvent } from "./kernel-event.ts";
 import { parseReports, type WatchReport } from "./listing.ts";
@@ -128,10 +129,13 @@ class InotifyProcess implements Inotify {
     });
     child.stdout.on("data", (chunk: Buffer) => frames.push(chunk));
     // Whatever breaks ends it, and its end is told to all.
-    for (const source of [child, child.stdin, child.stdout]) {
+    for (const source of [child.stdin, child.stdout]) {
       source.on("error", () => this.#lose(child));
     }
-    child.on("exit", (code) => this.#lose(child, code));
+    child.on("error", (error) => {
+      this.#lose(child, helperFault("reader of inotify events", error));
+    });
+    child.on("exit", (code) => this.#lose(child, code === NO_INSTANCE ? noInstance() : undefined));
     return child;
   }
 
@@ -189,17 +193,16 @@ class InotifyProcess implements Inotify {
     child?.kill("SIGKILL");
   }
 
-  #lose(child: ChildProcess, code: number | null = null): void {
+  /** An error ends what was asked, and counts as no loss: a later caller may find a place. */
+  #lose(child: ChildProcess, error?: SandboxError): void {
     if (this.#child !== child) return;
     this.#end();
-    this.#lossesMs.push(performance.now());
-    const error =
-      code === NO_INSTANCE
-        ? new SandboxError(
-            "resource_exhausted",
-            "the system's limit of inotify instances is reached",
-          )
-        : undefined;
+    if (error === undefined) this.#lossesMs.push(performance.now());
     for (const subscriber of this.#subscribers) subscriber({ kind: "lost", error });
   }
+}
+
+function noInstance(): SandboxError {
+  const message = "the system's limit of inotify instances is reached";
+  return new SandboxError("resource_exhausted", message);
 }
