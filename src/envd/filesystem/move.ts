@@ -9,7 +9,7 @@ import { errnoText, fileErrorText } from "../errno.ts";
 import { lstat, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { parentPlace, writtenPlace } from "../place.ts";
-import { describeEntry, type Entry } from "./entry.ts";
+import { readEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, invalid_argument, internal */
 export async function move(
@@ -27,10 +27,12 @@ export async function move(
     throw new SandboxError("internal", message, { cause: error });
   }
   const place = await writtenPlace(target);
+  // Read before the rename, so that a move that is refused for them was not done.
+  const [metadata = {}] = await origin.daemon.attributes.read([source]);
   await renameStrictly(source, place);
   try {
-    const entry = await describeEntry(place, origin.daemon);
-    return { entry: { ...entry, path: toWirePath(target) } };
+    const entry = await readEntry(place, await origin.daemon.accounts.read());
+    return { entry: { ...entry, metadata, path: toWirePath(target) } };
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     const message = `error getting file info: ${fileErrorText("lstat", target, error)}`;
