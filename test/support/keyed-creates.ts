@@ -1,5 +1,6 @@
 /** Creates whose idempotency key is refused. */
 
+import type { StepName } from "../../src/common/steps.ts";
 import { atStep } from "./at-step.ts";
 import type { TestService } from "./service.ts";
 
@@ -14,31 +15,31 @@ export async function createOfOtherKey(service: TestService, path: string) {
 
 /** One that is sent again while it is under way. */
 export function createUnderWay(service: TestService, path: string) {
-  const headers = { "idempotency-key": `under-way-${path.length}` };
-  const first = service.call({ method: "POST", path, body: BASE, headers });
-  return {
-    call: { path, body: BASE, headers },
-    async finish() {
-      await first;
-    },
-  };
+  return underWay(service, "create.intent", { path, body: BASE });
 }
 
-/** The same of a volume, whose making stands still until then. */
-export async function volumeUnderWay(service: TestService) {
-  const path = "/volumes";
-  const body = { name: "under-way" };
-  const headers = { "idempotency-key": "volume-under-way" };
+/** The same of a volume. */
+export function volumeUnderWay(service: TestService) {
+  return underWay(service, "volume.recorded", { path: "/volumes", body: { name: "under-way" } });
+}
+
+/** The first one stands still at the step until `finish`. */
+async function underWay(
+  service: TestService,
+  at: StepName,
+  request: { path: string; body: object },
+) {
+  const call = { ...request, headers: { "idempotency-key": `under-way-${request.path.length}` } };
   const reached = Promise.withResolvers<void>();
   const released = Promise.withResolvers<void>();
-  const making = atStep("volume.recorded", async () => {
+  const making = atStep(at, async () => {
     reached.resolve();
     await released.promise;
   });
-  const first = service.call({ method: "POST", path, body, headers });
+  const first = service.call({ ...call, method: "POST" });
   await reached.promise;
   return {
-    call: { path, body, headers },
+    call,
     async finish() {
       released.resolve();
       await first;
