@@ -11,6 +11,8 @@ const PREFIX = "SANDBOX_MCP_";
 const NO_SETTING =
   /^SANDBOX_MCP_(?:NAMESPACE_FAULT|(?:\w+_)?SERVICE_(?:HOST|PORT\w*)|(?:\w+_)?PORT(?:_[0-9]+_\w+)?)$/;
 const MAX_NOTES = 8;
+/** Whose sandboxes are not containers of this machine. Every other engine reads the same settings. */
+const ELSEWHERE: readonly string[] = ["kubernetes", "remote"];
 
 /** How settings were given. */
 interface GivenNames {
@@ -143,7 +145,8 @@ function noteVoidSettings(use: Use, names: GivenNames["names"]): string[] {
     names.has(key) ? [`${names.get(key)}: not used with ${of}`] : [];
   const hasTools = names.has("tools") && ["serve", "stdio"].includes(command);
   const ofTools = hasTools ? line("toolset", "--tools") : [];
-  if (engine !== "local" || !["doctor", "serve", "stdio"].includes(command)) return ofTools;
+  const isUsed = ["doctor", "serve", "stdio"].includes(command);
+  if (ELSEWHERE.includes(engine) || !isUsed) return ofTools;
   return [
     ...ofTools,
     ...(egress === undefined ? line("dns", "--egress off") : []),

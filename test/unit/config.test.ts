@@ -238,6 +238,14 @@ test("sizes of disk images are noted for an ordinary user, who has none", () => 
   expect(notesFor(true, "key")).toEqual([]);
 });
 
+test.for(["local", "another"])("a setting without effect is noted for the engine %s", (engine) => {
+  const use = { ...configOf({}, []), command: "serve", isRootless: false, egress: undefined };
+  const names = new Map([["dns", "--dns"]]);
+  expect(noteUnused({ environment: {}, names }, { ...use, engine })).toEqual([
+    "--dns: not used with --egress off",
+  ]);
+});
+
 test("the set of tools is noted where tools are named", () => {
   const words = ["--toolsets", "all", "--tools", "read_file"];
   for (const argv of [["serve"], ["stdio"], ["serve", "--engine", "kubernetes"]]) {
