@@ -8,7 +8,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { tryLockFile } from "../engine/host/lock.ts";
-import { readStartTicks } from "../engine/oci/container-record.ts";
+import { readStartTicks } from "../engine/host/process-stat.ts";
 import { listFolder } from "../spool/folders.ts";
 import { findProgramFiles, type ProgramFiles } from "./program-files.ts";
 

@@ -4,7 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { errorText, isCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
-import { readStartTicks } from "../engine/oci/container-record.ts";
+import { readStartTicks } from "../engine/host/process-stat.ts";
 
 const OWNER_MODE = 0o700;
 const RIGHTS_OF_OTHERS = 0o077;

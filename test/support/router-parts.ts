@@ -4,8 +4,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { claimIds, releaseIds } from "../../src/engine/host/id-ranges.ts";
+import { readStartTicks } from "../../src/engine/host/process-stat.ts";
 import { runProgram } from "../../src/engine/host/run-program.ts";
-import { readStartTicks } from "../../src/engine/oci/container-record.ts";
 import { HALTED } from "./halted-record.ts";
 
 export const EVERYTHING = { allow: [], deny: [], domains: [] };

@@ -6,7 +6,7 @@
 import { chmod, mkdir, mkdtemp, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readStartTicks } from "../../src/engine/oci/container-record.ts";
+import { readStartTicks } from "../../src/engine/host/process-stat.ts";
 import { removeRun } from "./remove-run.ts";
 import { IS_WHOLE_RUN } from "./runtimes.ts";
 import { SHARED } from "./shared-daemon.ts";

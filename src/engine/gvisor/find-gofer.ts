@@ -5,7 +5,8 @@
 
 import { join } from "node:path";
 import { readKernelFile } from "../../common/files.ts";
-import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
+import { readStartTicks } from "../host/process-stat.ts";
+import type { ContainerRecord } from "../oci/container-record.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 
 /** As runsc names it to the host. */

@@ -6,7 +6,8 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { signalAfter } from "../../common/late-signal.ts";
-import { readRecord, readStartTicks } from "../oci/container-record.ts";
+import { readStartTicks } from "../host/process-stat.ts";
+import { readRecord } from "../oci/container-record.ts";
 import { isRelayed, restartRelay, type RelayDial, type RelayOptions } from "./relay.ts";
 
 const START_LIMIT_MS = 15_000;

@@ -13,9 +13,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { readIfThere } from "../../common/files.ts";
 import type { Container, Guard, GuardOptions } from "../engine.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { readStartTicks } from "../host/process-stat.ts";
 import { killGroup } from "../host/run-program.ts";
 import { groupFolders, type CgroupHost } from "./cgroups.ts";
-import { readStartTicks } from "./container-record.ts";
 
 /** In the folder of an instance: number and start of its guardian. */
 const GUARDIAN_NAME = "guardian";

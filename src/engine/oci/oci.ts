@@ -10,6 +10,7 @@ import { notRestorable } from "../gvisor/memory-image.ts";
 import { findProgram } from "../host/find-program.ts";
 import { claimIds, holdIds } from "../host/id-ranges.ts";
 import { gvisorCommand } from "../host/install-command.ts";
+import { readStartTicks } from "../host/process-stat.ts";
 import { findEgress, rememberEgress, type EgressOptions } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
@@ -20,13 +21,7 @@ import { pruneDaemons, pruneProbes } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost, requireCgroups } from "./cgroups.ts";
-import {
-  isDiskLost,
-  readRecord,
-  readStartTicks,
-  writeRecord,
-  type ContainerRecord,
-} from "./container-record.ts";
+import { isDiskLost, readRecord, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";

@@ -10,8 +10,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { ifThere, readIfThere, readKernelFile } from "../../common/files.ts";
 import type { ContainerLimits, Usage } from "../engine.ts";
+import { readStat } from "../host/process-stat.ts";
 import { signalProcess } from "../host/run-program.ts";
-import { readRecord, readStat } from "./container-record.ts";
+import { readRecord } from "./container-record.ts";
 import { findProcesses } from "./runtime-processes.ts";
 
 /** The cgroups of one container, one in each tree. */

@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import { holdProgramFiles, removeDeadCopies } from "../../../src/commands/program-copies.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
-import { readStartTicks } from "../../../src/engine/oci/container-record.ts";
+import { readStartTicks } from "../../../src/engine/host/process-stat.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const HOLDER = resolve(import.meta.dirname, "../../support/copy-holder.ts");

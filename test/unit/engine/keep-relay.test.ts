@@ -4,7 +4,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { keepRelay } from "../../../src/engine/gvisor/keep-relay.ts";
-import { readStartTicks, writeRecord } from "../../../src/engine/oci/container-record.ts";
+import { readStartTicks } from "../../../src/engine/host/process-stat.ts";
+import { writeRecord } from "../../../src/engine/oci/container-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** In the place of the launcher: counts its starts. */
