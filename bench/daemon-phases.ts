@@ -14,8 +14,8 @@ import { z } from "../src/common/schema.ts";
 import { daemonCommand } from "../src/engine/daemon/daemon-command.ts";
 import { prepareDaemon } from "../src/engine/daemon/daemon.ts";
 import { PROGRAM_ENVIRONMENT } from "../src/engine/host/find-program.ts";
+import { launcherCommand } from "../src/engine/host/launcher.ts";
 import { SOCKET_NAMES } from "../src/engine/network/container-sockets.ts";
-import { launcherCommand } from "../src/engine/oci/launcher.ts";
 import { openTestHome } from "../test/support/home.ts";
 import { median, quantile } from "./figure.ts";
 

@@ -1,6 +1,6 @@
 # Makes the system calls that Node lacks before a program starts. Arguments: Node's name of the
 # processor, the pid of the caller, then a list of steps, each a name and its arguments, which
-# stand in `engine/oci/launcher.ts`. It does them in order and ends with `exec` or `run`, so that
+# stand in `engine/host/launcher.ts`. It does them in order and ends with `exec` or `run`, so that
 # what it prepared (sockets, mounts, a cgroup) is inherited; or with `exit`, where the steps were
 # all. It is killed when its caller dies. perl-base alone must be enough: no module is loaded.
 # Still needed: no program of util-linux or coreutils listens on a socket that its successor

@@ -1,7 +1,7 @@
 /** What a client is told of a start that failed. */
 
 import { SandboxError, toSandboxError, type ErrorCode, type ErrorWord } from "../common/errors.ts";
-import { isBindFault } from "../engine/oci/bind-paths.ts";
+import { isBindFault } from "../engine/storage/bind-paths.ts";
 
 /** What the engine finds wrong with our own request is no fault of the client, but for mount paths. */
 export function toStartFault(error: unknown): SandboxError {

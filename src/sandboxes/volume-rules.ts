@@ -1,7 +1,7 @@
 /** What volumes may be called, how many there may be and where they may be mounted, on every engine. */
 
 import { SandboxError } from "../common/errors.ts";
-import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-paths.ts";
+import { cleanBindPath, findOverlap, findPathFault } from "../engine/storage/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { UUID_PATTERN } from "../wire/address.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";

@@ -11,6 +11,7 @@ import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { removeEmpty } from "../../common/files.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { launcherCommand } from "../host/launcher.ts";
 import { killGroup } from "../host/run-program.ts";
 import {
   dialControlSocket,
@@ -18,7 +19,6 @@ import {
   openPort,
   SOCKET_NAMES,
 } from "../network/container-sockets.ts";
-import { launcherCommand } from "../oci/launcher.ts";
 
 const START_TIMEOUT_MS = 10_000;
 /** The daemon ends its own children on SIGTERM; after this it has no say any more. */

@@ -9,9 +9,9 @@ import { request } from "node:http";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { launcherCommand } from "../host/launcher.ts";
 import { killGroup } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
-import { launcherCommand } from "../oci/launcher.ts";
 
 /** The daemon's code in its folder. */
 export const DAEMON_FILES = {

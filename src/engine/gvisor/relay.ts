@@ -12,11 +12,11 @@ import { isThere } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { isListening } from "../../common/listening.ts";
 import { INSIDE_PORTS } from "../daemon/daemon-command.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
 import { groupFolders, type CgroupHost } from "../oci/cgroups.ts";
-import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 
 /** In the container's folder. */

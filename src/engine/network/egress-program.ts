@@ -13,8 +13,8 @@ import { withDeadline } from "../../common/clock.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { launcherCommand } from "../host/launcher.ts";
 import { whenStarted } from "../host/when-started.ts";
-import { launcherCommand } from "../oci/launcher.ts";
 import { BLOCKED_NETWORKS } from "./egress.ts";
 import { PROXY_PORTS, gatewayAddress } from "./router-rules.ts";
 

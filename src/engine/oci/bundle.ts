@@ -6,7 +6,7 @@
 import { ID_RANGE } from "../../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "../daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine.ts";
-import type { LauncherStep } from "./launcher.ts";
+import type { LauncherStep } from "../host/launcher.ts";
 import { OPTION_MEMORY } from "./option-memory.ts";
 import { createSeccompProfile, FILTER_ANNOTATION } from "./seccomp.ts";
 

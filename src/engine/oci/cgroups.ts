@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { canWrite, readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
+import type { LauncherStep } from "../host/launcher.ts";
 import { readMounts, type MountEntry } from "../host/mount-table.ts";
 import { makeGroupFolder, openFolders } from "./cgroup-folders.ts";
 import { CONTROLLERS, PARENT, type Delegation } from "./delegation.ts";
-import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import { openUserCgroup } from "./user-cgroup.ts";
 

@@ -3,12 +3,12 @@
 import type { ContainerSpec, IsolationLevel } from "../engine.ts";
 import type { AbilityTrial } from "../gvisor/abilities.ts";
 import type { ImageKeys } from "../gvisor/image-seal.ts";
+import type { LauncherStep } from "../host/launcher.ts";
 import type { HostNetwork } from "../network/host-network.ts";
 import type { Routers } from "../network/router.ts";
 import type { BlankDisks } from "../storage/blank-disk.ts";
 import type { CgroupHost } from "./cgroups.ts";
 import type { ContainerRecord } from "./container-record.ts";
-import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import type { SeccompCache } from "./seccomp.ts";
 import type { SocketWatch } from "./socket-watch.ts";

@@ -7,16 +7,16 @@ import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { NO_PROCESS } from "../../common/shortage.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { readMaxProcesses } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
+import { bindFault } from "../storage/bind-paths.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
 import { stageOf, stageSteps } from "../storage/rootfs.ts";
-import { bindFault } from "./bind-paths.ts";
 import { createBundle, limitSteps } from "./bundle.ts";
 import { cgroupSteps, hasCgroups } from "./cgroups.ts";
 import type { Claim, LaunchContext, Preparation } from "./launch-context.ts";
-import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { hasOptionLimit } from "./option-memory.ts";
 import { FOLDER_NAMES } from "./remove-container.ts";
 

@@ -6,8 +6,8 @@ import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { DiskCopy, Layer } from "../engine.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
-import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { restoreDisk } from "./disk-copy.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 

@@ -5,9 +5,9 @@
 
 import { type FileHandle, open } from "node:fs/promises";
 import { SandboxError } from "../../common/errors.ts";
+import { launcherCommand } from "../host/launcher.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
-import { launcherCommand } from "../oci/launcher.ts";
 
 /** Nothing is written that an empty image of zeros has already. */
 const EXTENDED = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";

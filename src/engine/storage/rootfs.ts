@@ -10,8 +10,8 @@ import { causeCode, SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import type { Bind, Layer } from "../engine.ts";
 import { RUN_DIRECTORY } from "../host/id-ranges.ts";
-import { bindFault, cleanBindPath, findOverlap, findPathFault } from "../oci/bind-paths.ts";
-import type { LauncherStep } from "../oci/launcher.ts";
+import type { LauncherStep } from "../host/launcher.ts";
+import { bindFault, cleanBindPath, findOverlap, findPathFault } from "./bind-paths.ts";
 import { STACKS } from "./disk.ts";
 
 /**

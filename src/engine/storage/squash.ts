@@ -12,8 +12,8 @@ import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
-import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { compareTrees, LISTING } from "./compare-trees.ts";
 import { TREES } from "./layers.ts";
 

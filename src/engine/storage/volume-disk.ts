@@ -14,9 +14,9 @@ import { draftOf, isThere, listFolder, removeEmpty, syncFolder } from "../../com
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { GrowingDisk } from "../engine.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { withLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
-import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { createBlankDisks, type BlankDisks } from "./blank-disk.ts";
 import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
 import { syncMounts, trimMounts } from "./flush-mounts.ts";

@@ -12,7 +12,7 @@ import { Sandbox, Volume, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
-import { cleanBindPath } from "../../../src/engine/oci/bind-paths.ts";
+import { cleanBindPath } from "../../../src/engine/storage/bind-paths.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { tellCells } from "../../support/cells.ts";
 import {

@@ -3,8 +3,12 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { cleanBindPath, findOverlap, findPathFault } from "../../../src/engine/oci/bind-paths.ts";
 import { findMountFault } from "../../../src/engine/oci/verify-container.ts";
+import {
+  cleanBindPath,
+  findOverlap,
+  findPathFault,
+} from "../../../src/engine/storage/bind-paths.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { tellCells } from "../../support/cells.ts";
 import { FORBIDDEN, mountCase, ORDINARY } from "../../support/mount-cases.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { launcherCommand } from "../../../src/engine/oci/launcher.ts";
+import { launcherCommand } from "../../../src/engine/host/launcher.ts";
 
 test("the steps follow the program as plain arguments", () => {
   const command = launcherCommand("/a/directory", [

@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert";
-import { perlCommand } from "../host/perl-program.ts";
+import { perlCommand } from "./perl-program.ts";
 
 /** One step; the first word names it, the others are its arguments. */
 export type LauncherStep =
