@@ -1,7 +1,8 @@
 /** The connections of programs whose container has lost its link. */
 
+import { readStartTicks } from "../host/process-stat.ts";
 import { runProgram } from "../host/run-program.ts";
-import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
+import type { ContainerRecord } from "../oci/container-record.ts";
 
 const KILL = 'exec ss --kill --tcp --no-header src "$1" > /dev/null';
 
