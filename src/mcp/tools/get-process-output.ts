@@ -63,7 +63,7 @@ export const getProcessOutput = defineTool({
       capture.isAttached ? "output from before this server watched is not known" : undefined,
       page.resumedAt === undefined
         ? undefined
-        : `output before ${page.resumedAt} was discarded; this is the oldest available`,
+        : `output from this cursor to ${page.resumedAt} was discarded`,
       unwrittenFact(capture),
       expiryFact(context, params.sandbox_id),
     ];

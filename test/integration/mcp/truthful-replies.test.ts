@@ -235,3 +235,17 @@ test("a sandbox that was paused during a call and runs again is no silent servic
     text: expect.stringMatching(/^unavailable: .* The service reports that the sandbox is running/),
   });
 });
+
+test("output that is not kept is told from the cursor on: its beginning is kept", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const cmd = "head -c 140000000 /dev/zero | tr '\\0' 'x'";
+  const { text } = await world.call("run_process", { sandbox_id, cmd, wait_seconds: 50 });
+  const [, process_id] = /process_id: (p_[0-9]+)/.exec(text) ?? [];
+  const read = async (cursor: number) => {
+    const input = { sandbox_id, process_id, cursor, max_bytes: 1_000 };
+    return (await world.call("get_process_output", input)).text;
+  };
+  expect(await read(34_000_000)).toMatch(/ \| output from this cursor to [0-9]+ was discarded \| /);
+  expect(await read(1_000_000)).toMatch(/ \| next_cursor: 1001000 \| [0-9]+ bytes more \| stdout /);
+});
