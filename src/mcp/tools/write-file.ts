@@ -32,7 +32,7 @@ export const writeFile = defineTool({
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
     const record = await withHints(sandbox.files.write(path, bytes, options), {
-      invalid_argument: "Give the path of a file, not of a directory.",
+      invalid_argument: "Give the whole path of a file.",
     });
     const facts = [
       `wrote ${bytes.length} bytes to ${quoteName(record.path)}`,

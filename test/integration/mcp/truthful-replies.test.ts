@@ -249,3 +249,13 @@ test("output that is not kept is told from the cursor on: its beginning is kept"
   expect(await read(34_000_000)).toMatch(/ \| output from this cursor to [0-9]+ was discarded \| /);
   expect(await read(1_000_000)).toMatch(/ \| next_cursor: 1001000 \| [0-9]+ bytes more \| stdout /);
 });
+
+test("a path that cannot be written is not taken for that of a directory", async () => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const write = async (path: string) =>
+    (await world.call("write_file", { sandbox_id, path, content: "" })).text;
+  const hint = "Give the whole path of a file.";
+  expect(await write("~root/x")).toMatch(new RegExp(`^invalid_argument: .*home dir". ${hint}`));
+  expect(await write("/tmp")).toMatch(new RegExp(`^invalid_argument: .*directory.*". ${hint}`));
+});
