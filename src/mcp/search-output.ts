@@ -1,6 +1,7 @@
 /** The output of the programs that search files, read as it comes and bounded in every record. */
 
 import { createByteBuffer } from "../common/bytes.ts";
+import { fromSystemBytes, toWirePath } from "../common/file-names.ts";
 import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 
@@ -117,7 +118,7 @@ export function createRipgrepReader(events: RipgrepEvents): (chunk: Uint8Array) 
       events.fileEnd(parsed.data.binary_offset !== null);
       return;
     }
-    const path = parsed.data.path.toString("utf8");
+    const path = toPath(parsed.data.path);
     const { lines, line_number: line, submatches } = parsed.data;
     const text = cutLine(lines, submatches[0]?.start ?? 0);
     events.found({ path, line, text, isMatch: parsed.type === "match" });
@@ -137,7 +138,8 @@ const CUT_MATCH = /^\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"
 function pathOfCutMatch(record: Buffer | undefined): string | undefined {
   if (record?.length !== MAX_RECORD_BYTES) return undefined;
   const [, path = ""] = CUT_MATCH.exec(record.toString("utf8", 0, MAX_PATH_BYTES)) ?? [];
-  return dataSchema.safeParse(toJson(Buffer.from(path))).data?.toString("utf8");
+  const bytes = dataSchema.safeParse(toJson(Buffer.from(path))).data;
+  return bytes && toPath(bytes);
 }
 
 /** Reads what `grep -nHZ` prints: a path, NUL, a number, a colon or a dash, and the line. */
@@ -146,7 +148,7 @@ export function createGrepReader(events: FoundEvents): (chunk: Uint8Array) => vo
     const head = /^([0-9]{1,15})([:-])/.exec(rest?.toString("latin1", 0, 20) ?? "");
     if (path === undefined || rest === undefined || head === null) return;
     events.found({
-      path: path.toString("utf8"),
+      path: toPath(path),
       line: Number(head[1]),
       text: cutLine(rest.subarray(head[0].length), 0),
       isMatch: head[2] === ":",
@@ -156,7 +158,12 @@ export function createGrepReader(events: FoundEvents): (chunk: Uint8Array) => vo
 
 /** Reads a list of names, each with a NUL behind it. */
 export function createNameReader(onName: (name: string) => void): (chunk: Uint8Array) => void {
-  return createRecordReader([NUL], ([name]) => onName(name?.toString("utf8") ?? ""));
+  return createRecordReader([NUL], ([name = Buffer.alloc(0)]) => onName(toPath(name)));
+}
+
+/** As the daemon tells a path, so that other tools take it. */
+function toPath(bytes: Buffer): string {
+  return toWirePath(fromSystemBytes(bytes));
 }
 
 function cutLine(line: Buffer, matchStart: number): string {

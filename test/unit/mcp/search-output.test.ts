@@ -82,3 +82,16 @@ test("a line that is too long and only near a match is left out, and the next on
     { path: "/a", line: 1, text: "alpha", isMatch: true },
   ]);
 });
+
+test("a name that is no UTF-8 is told as every other tool tells it", () => {
+  const raw = Buffer.from("/a/caf\u00e9\\x", "latin1");
+  const told = "/a/caf\\xe9\\x5cx";
+  const json = record({ bytes: raw.toString("base64") }, "alpha\n", 0);
+  expect(readAll(json)).toEqual([{ path: told, line: 1, text: "alpha", isMatch: true }]);
+  const names: string[] = [];
+  createNameReader((name) => names.push(name))(Buffer.concat([raw, Buffer.of(0)]));
+  createGrepReader({ found: ({ path }) => names.push(path), fileEnd: () => undefined })(
+    Buffer.concat([raw, Buffer.from("\u00001:alpha\n")]),
+  );
+  expect(names).toEqual([told, told]);
+});
