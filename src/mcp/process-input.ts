@@ -12,6 +12,9 @@ const CHUNK_BYTES = 256 * 1024;
 /** Ctrl-D: at the start of a line a terminal passes it on as the end of the input. */
 const END_OF_INPUT = 0x04;
 const NEWLINE = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+/** What the kernel keeps of a line that a program on a terminal reads as a line (termios(3)). */
+const MAX_LINE_BYTES = 4_095;
 
 export interface InputTarget {
   readonly sandbox: Sandbox;
@@ -22,6 +25,7 @@ export interface InputTarget {
 /**
  * Writes bytes in order, each chunk with a call of its own: the daemon keeps a chunk for a process
  * that does not read, also when the wait for it ends.
+ * @returns what may be lost on a terminal, in the words of a reply
  * @throws SandboxError not_found, internal, resource_exhausted, unavailable, deadline_exceeded when
  * `late` fires first; its hint has the number of bytes that must not be sent again
  */
@@ -29,12 +33,13 @@ export async function writeInput(
   target: InputTarget,
   bytes: Buffer,
   late: AbortSignal,
-): Promise<void> {
+): Promise<string | undefined> {
   const signal = anySignal([target.signal, late]);
   let takenBytes = 0;
+  let isTyped = false;
   for (const chunk of chunksOf(bytes, CHUNK_BYTES)) {
     try {
-      await writeChunk({ ...target, signal }, chunk);
+      isTyped = await writeChunk({ ...target, signal }, chunk);
     } catch (error) {
       if (late.aborted && !target.signal.aborted) {
         const message = `${formatProcessId(target.pid)} has not read its input yet`;
@@ -47,15 +52,29 @@ export async function writeInput(
     }
     takenBytes += chunk.length;
   }
+  if (!isTyped || !hasLongLine(bytes)) return undefined;
+  return `a program that reads lines may have lost what is behind byte ${MAX_LINE_BYTES} of a line: write long ones to a file`;
 }
 
-async function writeChunk({ sandbox, pid, signal }: InputTarget, chunk: Buffer): Promise<void> {
+/** Whether the chunk was typed on a terminal. */
+async function writeChunk({ sandbox, pid, signal }: InputTarget, chunk: Buffer): Promise<boolean> {
   try {
     await sandbox.process.sendInput(pid, [chunk], signal);
+    return false;
   } catch (error) {
     if (!hasTerminal(error)) throw error;
     await sandbox.process.typeInput(pid, [chunk], signal);
+    return true;
   }
+}
+
+function hasLongLine(bytes: Buffer): boolean {
+  let size = 0;
+  for (const byte of bytes) {
+    size = byte === NEWLINE || byte === CARRIAGE_RETURN ? 0 : size + 1;
+    if (size > MAX_LINE_BYTES) return true;
+  }
+  return false;
 }
 
 function unreadHint(givenBytes: number, allBytes: number): string {

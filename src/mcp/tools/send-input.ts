@@ -76,14 +76,14 @@ export const sendInput = defineTool({
     requireRunning(process, context);
     const cursor = process?.output.totalBytes ?? 0;
     const startedMs = context.clock.elapsed();
-    let ending: string | undefined;
+    let written: readonly (string | undefined)[];
     try {
-      ending = await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+      written = await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
     } catch (error) {
       if (!isBroken(error) || bytes.length === 0) throw error;
       return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
     }
-    const facts = [`sent ${bytes.length} bytes to ${processId}`, ending];
+    const facts = [`sent ${bytes.length} bytes to ${processId}`, ...written];
     if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
     const { clock } = context;
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
@@ -123,21 +123,23 @@ function requireSize({ cols, rows }: Params): void {
   throw new SandboxError("invalid_argument", "cols and rows must be given together");
 }
 
-/** Returns how the input was ended, if it was to be. */
+/** Returns what may be lost, and how the input was ended, if it was to be. */
 async function write(
   target: InputTarget,
   bytes: Buffer,
   { params, context }: { readonly params: Params; readonly context: ToolContext },
-): Promise<string | undefined> {
+): Promise<readonly (string | undefined)[]> {
   const { close, cols, rows } = params;
   if (cols !== undefined && rows !== undefined) {
     await explained(resizeTerminal(target, { cols, rows }), target, context);
   }
+  const facts: (string | undefined)[] = [];
   if (bytes.length > 0) {
     const late = timeLimit(context.clock, MAX_WRITE_MS, context.signal);
-    await explained(writeInput(target, bytes, late), target, context);
+    facts.push(await explained(writeInput(target, bytes, late), target, context));
   }
-  return close ? explained(endInput(target, bytes), target, context) : undefined;
+  if (close) facts.push(await explained(endInput(target, bytes), target, context));
+  return facts;
 }
 
 /** A refusal in terms of the process: it ended, its stdin is closed, or it never was. */

@@ -38,6 +38,19 @@ test("in the middle of a line a terminal is not told to be closed", async () => 
   expect((await send("", { close: true })).text).toContain(" | exit_code: 0 ");
 });
 
+test("a line that a terminal may cut is told, one on a pipe is not", async () => {
+  await using world = await startMcpWorld();
+  const cat = { cmd: "cat", args: [] };
+  const { send } = await start(world, { ...cat, pty: true });
+  const line = "y".repeat(4_095);
+  expect((await send(`${line}\n${line}\r`)).text).not.toContain("may have lost");
+  expect((await send(`${line}y\n`)).text).toMatch(
+    /^sent 4097 bytes to p_[0-9]+ \| a program that reads lines may have lost what is behind byte 4095 of a line: /,
+  );
+  const { send: pipe } = await start(world, { ...cat, keep_stdin_open: true });
+  expect((await pipe(`${line}y\n`)).text).not.toContain("may have lost");
+});
+
 test("the echo of an input is no answer to it", async () => {
   await using world = await startMcpWorld();
   const { send } = await start(world, PYTHON);
