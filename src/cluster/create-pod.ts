@@ -12,12 +12,12 @@ import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { isConflict } from "./api.ts";
 import { bootPod, START_TIMEOUT_MS, tellDaemon, toLateFault, toStartFault } from "./boot-pod.ts";
-import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
 import type { OpenCreation } from "./creations.ts";
 import { addPolicy, planEgress, type OwnEgress } from "./egress-policy.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
 import type { FoundTemplate } from "./image-templates.ts";
+import { missingAbility, missingAbilities, requireAbilities } from "./missing-abilities.ts";
 import { addressOf } from "./objects.ts";
 import { shapeOf, type PodPlan } from "./pod-spec.ts";
 import { adoptPod, findWarm, toPlan } from "./pool.ts";
@@ -129,7 +129,7 @@ async function findMounts(
   const { volumeMounts } = options;
   const isOfSnapshot = template.resolved.template.kind === "snapshot";
   if (volumeMounts.length > 0 && isOfSnapshot && !isFork) {
-    throw cannot("snapshotVolumes");
+    throw missingAbility("snapshotVolumes");
   }
   return resolveMounts(context, team, volumeMounts);
 }

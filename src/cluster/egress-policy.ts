@@ -10,7 +10,7 @@ import { BLOCKED_NETWORKS, toCanonical } from "../engine/network/egress.ts";
 import { toEgress } from "../sandboxes/egress.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";
 import type { ClusterApi } from "./api.ts";
-import { cannot } from "./cannot.ts";
+import { missingAbility } from "./missing-abilities.ts";
 import { MANAGED, MANAGER, PART } from "./objects.ts";
 import { toReference, type PodOwner } from "./pod-spec.ts";
 
@@ -53,10 +53,10 @@ export function planEgress(
 ): OwnEgress | undefined {
   const { allowOut = [], denyOut = [] } = network ?? {};
   if (allowsInternet !== false && allowOut.length + denyOut.length === 0) return undefined;
-  if (settings === undefined) throw cannot("network");
+  if (settings === undefined) throw missingAbility("network");
   const egress = toEgress({ allowsInternet, allowOut, denyOut });
   if (egress === "none") return { allow: [], deny: [EVERYTHING] };
-  if (egress.domains.length > 0) throw cannot("names");
+  if (egress.domains.length > 0) throw missingAbility("names");
   return egress.deny.length === 0 ? undefined : egress;
 }
 

@@ -9,7 +9,7 @@ import { requireReference, type ResolvedTemplate } from "../sandboxes/resolve-te
 import type { Templates } from "../sandboxes/templates.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
-import { cannot } from "./cannot.ts";
+import { missingAbility } from "./missing-abilities.ts";
 
 const ID_CHARACTERS = 20;
 const DEFAULT_USER = "user";
@@ -136,5 +136,5 @@ function toResolved(podImage: PodImage, limits: ContainerLimits): ResolvedTempla
 }
 
 function refuse(): never {
-  throw cannot("templates");
+  throw missingAbility("templates");
 }

@@ -19,7 +19,6 @@ import { DEFAULT_TEAM } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
 import { awaitRights } from "./await-rights.ts";
-import { cannot } from "./cannot.ts";
 import type { ClusterContext, PoolSize } from "./context.ts";
 import { createPodOnce } from "./create-once.ts";
 import { describe } from "./create-pod.ts";
@@ -42,6 +41,7 @@ import { startFronts } from "./fronts.ts";
 import { createImageTemplates, type PodImage } from "./image-templates.ts";
 import { inspectOperations } from "./inspect-operations.ts";
 import { createPodInspector } from "./inspect-pod.ts";
+import { missingAbility } from "./missing-abilities.ts";
 import { pausePod } from "./pause/pause.ts";
 import { connectPod, resumePod } from "./pause/resume.ts";
 import { stoppedPods, wakePod } from "./pause/wake.ts";
@@ -156,10 +156,10 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   };
 }
 
-type Ability = Parameters<typeof cannot>[0];
+type Ability = Parameters<typeof missingAbility>[0];
 
 function refuse(ability: Ability): never {
-  throw cannot(ability);
+  throw missingAbility(ability);
 }
 
 function toOperations(context: ClusterContext, team: string, track: Track): TeamSandboxes {

@@ -10,8 +10,8 @@ import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
 import { askDaemon } from "../ask-daemon.ts";
-import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
+import { missingAbility } from "../missing-abilities.ts";
 import { addressOf, type Pod } from "../objects.ts";
 import {
   changeRecord,
@@ -63,7 +63,7 @@ export async function pausePod(
   subject: Subject,
   request: PauseRequest,
 ): Promise<void> {
-  if (context.snapshots === undefined) throw cannot("pause");
+  if (context.snapshots === undefined) throw missingAbility("pause");
   const { reason } = request;
   let wasRunning = false;
   let isPaused = false;

@@ -11,10 +11,10 @@ import { networkSchema } from "../../wire/control.ts";
 import { sandboxAlreadyRunning, tooManySandboxes } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
 import { bootPod, START_TIMEOUT_MS, toLateFault, toStartFault } from "../boot-pod.ts";
-import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import { planEgress } from "../egress-policy.ts";
 import { extendSandbox } from "../expiry.ts";
+import { missingAbility } from "../missing-abilities.ts";
 import type { Pod } from "../objects.ts";
 import { toPlan } from "../pool.ts";
 import {
@@ -59,7 +59,7 @@ export async function resumePod(
 ): Promise<KnownSandbox> {
   checkTimeout(resume.timeoutSeconds);
   const { stored, change } = await begin(context, subject, () => {
-    if (context.snapshots === undefined) throw cannot("pause");
+    if (context.snapshots === undefined) throw missingAbility("pause");
     throw new SandboxError("failed_precondition", sandboxAlreadyRunning(subject.sandboxId));
   });
   return change === undefined ? stored : carryOut(context, { stored, change }, resume);
@@ -68,7 +68,7 @@ export async function resumePod(
 async function begin(context: ClusterContext, subject: Subject, refuse: () => undefined) {
   return beginChange(context, subject, ({ record }, hasWaited) => {
     if (record.state !== "paused") return hasWaited ? undefined : refuse();
-    if (context.snapshots === undefined) throw cannot("pause");
+    if (context.snapshots === undefined) throw missingAbility("pause");
     requirePlace(context, subject.team);
     return newChange(context, { kind: "resuming" });
   });

@@ -7,8 +7,8 @@ import { requireReference } from "../../sandboxes/resolve-template.ts";
 import type { TeamSandboxes } from "../../sandboxes/team-sandboxes.ts";
 import type { Templates } from "../../sandboxes/templates.ts";
 import { sandboxCannotBe, tagMissing, templateInUse } from "../../wire/messages.ts";
-import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
+import { missingAbility } from "../missing-abilities.ts";
 import type { KnownSandbox } from "../records.ts";
 import { forkPod } from "./fork.ts";
 import { changeSnapshot } from "./records.ts";
@@ -40,7 +40,7 @@ export function snapshotOperations(
   /** One that is not there is reported first. */
   const requireFor = (sandboxId: string, ability: "snapshot" | "fork"): KnownSandbox => {
     const stored = requireSandbox(sandboxId);
-    if (context.snapshots === undefined) throw cannot(ability);
+    if (context.snapshots === undefined) throw missingAbility(ability);
     if (stored.record.state === "running" && stored.change === undefined) return stored;
     const verb = ability === "fork" ? "forked" : "snapshotted";
     const state = stored.record.state === "paused" ? "paused" : "pausing";

@@ -10,8 +10,8 @@ import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots.ts"
 import { randomId } from "../../wire/address.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { CHANGES_TRAILER } from "../../wire/pod-listener.ts";
-import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
+import { missingAbility } from "../missing-abilities.ts";
 import { addressOf, imageIdOf, imageOf } from "../objects.ts";
 import { isKnown, type KnownSandbox } from "../records.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
@@ -68,7 +68,7 @@ export async function takeSnapshot(
   request: TakeRequest,
 ): Promise<SnapshotRecord> {
   const { snapshotSettings: settings, takeGate, closing } = context;
-  if (settings === undefined) throw cannot("snapshot");
+  if (settings === undefined) throw missingAbility("snapshot");
   // A bad name is refused before the wait.
   parseSnapshotName(request.team, request.name);
   const { sandboxId } = request.stored.record;
@@ -95,7 +95,7 @@ export async function takeInPlace(
   request: TakeRequest,
 ): Promise<SnapshotRecord> {
   const { snapshotSettings: settings, api, snapshots, log } = context;
-  if (settings === undefined || snapshots === undefined) throw cannot("snapshot");
+  if (settings === undefined || snapshots === undefined) throw missingAbility("snapshot");
   const intent = toIntent(context, request, settings);
   const { buildId } = intent;
   const beganMs = performance.now();
@@ -253,7 +253,7 @@ export async function requireRegistry({
   snapshotSettings: settings,
   closing,
 }: ClusterContext): Promise<void> {
-  if (settings === undefined) throw cannot("snapshot");
+  if (settings === undefined) throw missingAbility("snapshot");
   const signal = anySignal([closing, signalAfter(ASK_TIMEOUT_MS)]);
   const { place } = await findImagePlace(settings.registry, settings);
   const question = { method: "HEAD", path: "manifests/none", handled: [404] } as const;

@@ -7,9 +7,9 @@ import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes
 import type { Volume } from "../../sandboxes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
-import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";
+import { missingAbility } from "../missing-abilities.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
 import { removeObject, usesVolume } from "../records.ts";
@@ -49,7 +49,7 @@ export async function createVolume(
   name: string,
 ): Promise<Volume> {
   const { api, volumes, volumeSettings: settings } = context;
-  if (volumes === undefined || settings === undefined) throw cannot("volumes");
+  if (volumes === undefined || settings === undefined) throw missingAbility("volumes");
   requireVolumeName(name);
   const amount = volumesOf(context, team).length;
   if (amount >= MAX_VOLUMES) {
@@ -199,7 +199,7 @@ async function findVolume(
   wanted: "known" | "fresh" = "known",
 ): Promise<KnownVolume> {
   const { api, volumes } = context;
-  if (volumes === undefined) throw cannot("volumes");
+  if (volumes === undefined) throw missingAbility("volumes");
   requireVolumeId(volumeId);
   const find = () => volumesOf(context, team).find(({ metadata: { uid } }) => uid === volumeId);
   const known = find();

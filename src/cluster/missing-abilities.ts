@@ -39,7 +39,7 @@ export function missingAbilities(offered: {
 type Missing = keyof typeof MISSING;
 
 /** The refusal; on the wire it is 501. */
-export function cannot(ability: Missing): SandboxError {
+export function missingAbility(ability: Missing): SandboxError {
   return new SandboxError("unimplemented", `the kubernetes engine cannot ${MISSING[ability]}`, {
     hint: "docs/kubernetes.md lists what differs",
   });
@@ -51,6 +51,7 @@ export function requireAbilities(
   { snapshots, volumes }: { readonly snapshots: unknown; readonly volumes: unknown },
 ): void {
   const { volumeMounts, pausesAtTimeout, resumesOnTraffic } = options;
-  if (snapshots === undefined && (pausesAtTimeout || resumesOnTraffic)) throw cannot("autoPause");
-  if (volumeMounts.length > 0 && volumes === undefined) throw cannot("volumes");
+  if (snapshots === undefined && (pausesAtTimeout || resumesOnTraffic))
+    throw missingAbility("autoPause");
+  if (volumeMounts.length > 0 && volumes === undefined) throw missingAbility("volumes");
 }
