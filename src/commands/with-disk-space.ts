@@ -26,7 +26,7 @@ export async function withDiskSpace<T>(
   const path = join(home, LAYERS);
   await mkdir(path, { recursive: true, mode: 0o700 });
   await makeSpace(home, path);
-  return createCopyLedger().whileLeft({ path, signal }, work);
+  return createCopyLedger().whileSpaceLeft({ path, signal }, work);
 }
 
 async function makeSpace(home: string, layersDirectory: string): Promise<void> {

@@ -11,7 +11,7 @@ import {
 } from "../common/errors.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
-import { whileLeft } from "./while-left.ts";
+import { whileSpaceLeft } from "./while-space-left.ts";
 
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
@@ -35,12 +35,12 @@ export interface CopyLedger {
    * For what comes in pieces: whether the next one may be written.
    * @throws SandboxError resource_exhausted
    */
-  requireLeft(path: string): Promise<void>;
+  requireSpaceLeft(path: string): Promise<void>;
   /**
    * Does work whose bytes are not known before, and ends it when the disk has too little left.
    * @throws SandboxError resource_exhausted, and what the work throws
    */
-  whileLeft<T>(
+  whileSpaceLeft<T>(
     place: { readonly path: string; readonly signal: AbortSignal },
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T>;
@@ -125,7 +125,7 @@ export function createCopyLedger(): CopyLedger {
     return { leftBytes: freeBytes - taken - promised, floorBytes: copyFloorOf(totalBytes) };
   }
 
-  async function requireLeft(path: string): Promise<void> {
+  async function requireSpaceLeft(path: string): Promise<void> {
     const { leftBytes, floorBytes } = await readLeft(path);
     if (leftBytes >= floorBytes) return;
     throw diskFullError(`disk of ${path} has ${toMb(leftBytes)} MiB left`);
@@ -152,9 +152,9 @@ export function createCopyLedger(): CopyLedger {
     notePromised(bytes) {
       promised = bytes;
     },
-    requireLeft,
-    whileLeft: async ({ path, signal }, work) =>
-      whileLeft({ signal, requireLeft: async () => requireLeft(path) }, work),
+    requireSpaceLeft,
+    whileSpaceLeft: async ({ path, signal }, work) =>
+      whileSpaceLeft({ signal, requireSpaceLeft: async () => requireSpaceLeft(path) }, work),
   };
 }
 

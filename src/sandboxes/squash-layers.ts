@@ -27,7 +27,7 @@ export async function squashLayers(
 ): Promise<Layer> {
   const { copies, engine, layersDirectory: path } = context;
   try {
-    return await copies.whileLeft({ path, signal }, (stop) =>
+    return await copies.whileSpaceLeft({ path, signal }, (stop) =>
       engine.squash(layers, kept, { directory, signal: stop }),
     );
   } catch (error) {

@@ -64,7 +64,7 @@ export async function resolveImage(
   };
   try {
     // How large an image is shows when all of it was unpacked.
-    return await context.copies.whileLeft({ path: context.directory, signal }, (stop) =>
+    return await context.copies.whileSpaceLeft({ path: context.directory, signal }, (stop) =>
       addImage(reference, { ...options, signal: stop }, commit),
     );
   } catch (error) {

@@ -60,7 +60,7 @@ export interface UploadsOptions {
   readonly owner: string;
   /** Known to this home alone. */
   readonly key: string;
-  readonly copies: Pick<CopyLedger, "requireLeft">;
+  readonly copies: Pick<CopyLedger, "requireSpaceLeft">;
   /** Default: that the disk has its reserve. */
   readonly requireSpace?: () => Promise<void>;
   readonly now: () => number;
@@ -131,8 +131,8 @@ export async function openUploads({
         // First: those that are old may take the space that is wanted.
         await removeOld(directory, { nowMs: now(), wantedBytes: bytes });
         await requireSpace();
-        const requireLeft = async () => copies.requireLeft(directory);
-        await store({ directory, name, bytes, ending, requireLeft }, body);
+        const requireSpaceLeft = async () => copies.requireSpaceLeft(directory);
+        await store({ directory, name, bytes, ending, requireSpaceLeft }, body);
       } catch (error) {
         throw await toDiskFault(error, directory);
       } finally {
@@ -164,7 +164,7 @@ interface Target {
   readonly bytes: number;
   /** Of the name while it is written. */
   readonly ending: string;
-  requireLeft(): Promise<void>;
+  requireSpaceLeft(): Promise<void>;
 }
 
 async function store(target: Target, body: Readable): Promise<void> {
@@ -172,8 +172,8 @@ async function store(target: Target, body: Readable): Promise<void> {
   const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
   try {
     const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
-    const whileLeft = (chunks: AsyncIterable<Buffer>) => takeWhileLeft(chunks, target);
-    await pipeline(body, whileLeft, file, { signal: signalAfter(UPLOAD_LIFE_MS) });
+    const whileSpaceLeft = (chunks: AsyncIterable<Buffer>) => takeWhileSpaceLeft(chunks, target);
+    await pipeline(body, whileSpaceLeft, file, { signal: signalAfter(UPLOAD_LIFE_MS) });
     if (file.bytesWritten !== bytes) {
       throw new SandboxError(
         "invalid_argument",
@@ -190,14 +190,14 @@ async function store(target: Target, body: Readable): Promise<void> {
 }
 
 /** Images were promised space for what programs have written: an upload must not take that. */
-async function* takeWhileLeft(
+async function* takeWhileSpaceLeft(
   chunks: AsyncIterable<Buffer>,
-  { requireLeft }: Pick<Target, "requireLeft">,
+  { requireSpaceLeft }: Pick<Target, "requireSpaceLeft">,
 ): AsyncGenerator<Buffer> {
   let unchecked = SPACE_STEP_BYTES;
   for await (const chunk of chunks) {
     if (unchecked >= SPACE_STEP_BYTES) {
-      await requireLeft();
+      await requireSpaceLeft();
       unchecked = 0;
     }
     unchecked += chunk.length;

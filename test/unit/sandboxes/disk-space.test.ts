@@ -27,7 +27,7 @@ test("a copy does not take the space that images were promised", async () => {
   const { bavail, bsize } = await statfs(folder.path);
   copies.notePromised(bavail * bsize);
   await expect(copy()).rejects.toMatchObject({ code: "resource_exhausted" });
-  await expect(copies.requireLeft(folder.path)).rejects.toMatchObject({
+  await expect(copies.requireSpaceLeft(folder.path)).rejects.toMatchObject({
     code: "resource_exhausted",
   });
   copies.notePromised(0);
@@ -38,14 +38,14 @@ test("work that writes without a known end is ended before it takes what was pro
   await using folder = await makeTempFolder();
   const copies = createCopyLedger();
   const place = { path: folder.path, signal: new AbortController().signal };
-  expect(await copies.whileLeft(place, async () => "done")).toBe("done");
-  const written = copies.whileLeft(place, async (signal) => {
+  expect(await copies.whileSpaceLeft(place, async () => "done")).toBe("done");
+  const written = copies.whileSpaceLeft(place, async (signal) => {
     copies.notePromised(2 ** 60);
     await once(signal, "abort");
     throw new SandboxError("canceled", "the program was ended");
   });
   await expect(written).rejects.toMatchObject({ code: "resource_exhausted" });
-  await expect(copies.whileLeft(place, async () => "begun")).rejects.toMatchObject({
+  await expect(copies.whileSpaceLeft(place, async () => "begun")).rejects.toMatchObject({
     code: "resource_exhausted",
   });
 });

@@ -11,8 +11,8 @@ import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 const GIB = 1024 ** 3;
 
-function open(directory: string, requireLeft = async (): Promise<void> => undefined) {
-  const copies = { requireLeft };
+function open(directory: string, requireSpaceLeft = async (): Promise<void> => undefined) {
+  const copies = { requireSpaceLeft };
   return openUploads({ directory, owner: "own", key: "ab".repeat(32), copies, now: Date.now });
 }
 

@@ -5,28 +5,28 @@ import { anySignal } from "../common/any-signal.ts";
 /** A fast disk takes some hundred megabytes in it. */
 const LOOK_MS = 100;
 
-export interface DiskLooks {
+interface DiskLooks {
   readonly signal: AbortSignal;
   /** Rejects when the disk has too little left. */
-  readonly requireLeft: () => Promise<void>;
+  readonly requireSpaceLeft: () => Promise<void>;
 }
 
 /**
  * Looks before the work and while it goes on, one look at a time: on a disk that hangs, looks must not
  * wait for it by the thousand.
- * @throws what `requireLeft` and the work throw
+ * @throws what `requireSpaceLeft` and the work throw
  */
-export async function whileLeft<T>(
-  { signal, requireLeft }: DiskLooks,
+export async function whileSpaceLeft<T>(
+  { signal, requireSpaceLeft }: DiskLooks,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  await requireLeft();
+  await requireSpaceLeft();
   const full = new AbortController();
   let isLooking = false;
   const look = async (): Promise<void> => {
     if (isLooking) return;
     isLooking = true;
-    await requireLeft().catch((error: unknown) => full.abort(error));
+    await requireSpaceLeft().catch((error: unknown) => full.abort(error));
     isLooking = false;
   };
   // It never rejects.
