@@ -1,7 +1,7 @@
 /** Names of templates that no user typed: they follow from a directory, an image or a file. */
 
 import { SandboxError } from "../common/errors.ts";
-import { builtInName } from "../mcp/own-names.ts";
+import { builtInName } from "../mcp/built-in-names.ts";
 
 /**
  * The name, unless a built-in template has it: all sandboxes of that name would start from the new one.

@@ -23,7 +23,7 @@ import { z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
 import { deliverInTurns } from "./deliver-in-turns.ts";
-import { endWhenRevoked } from "./lasting-access.ts";
+import { endWhenRevoked } from "./end-when-revoked.ts";
 import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { hold, repeatsId } from "./open-requests.ts";

@@ -6,9 +6,9 @@ import { z } from "../../common/schema.ts";
 import { cutText, quoteName, quoteWords } from "../../common/untrusted-text.ts";
 import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
+import { refuseBuiltInName } from "../built-in-names.ts";
 import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { waitInput } from "../inputs.ts";
-import { requireOwnName } from "../own-names.ts";
 import { Progress } from "../progress.ts";
 import { textReply } from "../respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
@@ -130,7 +130,7 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
   if (name === undefined) {
     throw new SandboxError("invalid_argument", "name is required for a new build");
   }
-  requireOwnName(name);
+  refuseBuiltInName(name);
   const { control } = context.service;
   const { signal } = context;
   const wanted = {

@@ -1,10 +1,10 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
 import { z } from "../../common/schema.ts";
+import { refuseBuiltInName } from "../built-in-names.ts";
 import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { sandboxExpiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { requireOwnName } from "../own-names.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type Suggest } from "../tool.ts";
 
@@ -37,7 +37,7 @@ export const snapshot = defineTool({
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
     const { service, signal, suggest } = context;
-    if (name !== undefined) requireOwnName(name);
+    if (name !== undefined) refuseBuiltInName(name);
     const keep = suggest("download_url", " Keep files: pack them by tar, then use download_url.");
     const body = await onOptionalRoute(
       service.control.snapshot(sandboxId, name, signal),

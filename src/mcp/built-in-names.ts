@@ -1,4 +1,4 @@
-/** Names that tools do not give away: what has one is found in the place of a built-in template. */
+/** The names of built-in templates. A template of a client with such a name would replace the built-in one. */
 
 import { SandboxError } from "../common/errors.ts";
 import { parseTemplateReference } from "../wire/address.ts";
@@ -11,10 +11,10 @@ const BUILT_IN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The sandboxes of every client of the account would start from it, and none would be told.
+ * With such a name, sandboxes of all clients of the account would start from the new template unnoticed.
  * @throws SandboxError invalid_argument
  */
-export function requireOwnName(name: string): void {
+export function refuseBuiltInName(name: string): void {
   const alias = builtInName(name);
   if (alias === undefined) return;
   throw new SandboxError("invalid_argument", `${alias} is the name of a built-in template`, {
