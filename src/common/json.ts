@@ -2,6 +2,15 @@
 
 import { isUtf8 } from "node:buffer";
 import { SandboxError } from "./errors.ts";
+import {
+  BACKSLASH,
+  CLOSE_ARRAY,
+  CLOSE_OBJECT,
+  COMMA,
+  OPEN_ARRAY,
+  OPEN_OBJECT,
+  QUOTE,
+} from "./json-syntax.ts";
 
 /** Looks at the next piece of a text. @throws SandboxError invalid_argument, resource_exhausted */
 export type JsonGauge = (bytes: Uint8Array) => void;
@@ -17,14 +26,6 @@ export interface JsonLimits {
 const MAX_DEPTH = 64;
 /** For requests: some megabytes and a tenth of a second, whatever they are. */
 const MAX_VALUES = 32_768;
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const BACKSLASH = 0x5c;
-const OPEN_ARRAY = 0x5b;
-const CLOSE_ARRAY = 0x5d;
-const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
 
 /** A gauge for one text, which may come in pieces. Text that is no JSON is for the parser to tell. */
 export function createJsonGauge(limits: JsonLimits = {}): JsonGauge {

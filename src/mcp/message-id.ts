@@ -1,5 +1,15 @@
 /** The id of a JSON-RPC message, of one that was parsed or of one that is too large to parse. */
 
+import {
+  BACKSLASH,
+  CLOSE_ARRAY,
+  CLOSE_OBJECT,
+  COMMA,
+  OPEN_ARRAY,
+  OPEN_OBJECT,
+  QUOTE,
+} from "../common/json-syntax.ts";
+
 export type MessageId = string | number;
 
 export interface IdFinder {
@@ -11,14 +21,6 @@ export interface IdFinder {
 
 /** No id of a host is longer; a member above this is another one. */
 const MAX_MEMBER_BYTES = 256;
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const BACKSLASH = 0x5c;
-const OPEN_ARRAY = 0x5b;
-const CLOSE_ARRAY = 0x5d;
-const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
 
 /** A finder for one message that comes in pieces. */
 export function createIdFinder(): IdFinder {
