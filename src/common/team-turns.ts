@@ -1,6 +1,6 @@
 /**
- * TeamTurns of a team: so many of something at once. Clients begin more than that together and take a
- * refusal for a failure, so what is beyond the bound waits, in order of arrival.
+ * Limits how many of one kind of work a team does at once. Clients begin more than that together and
+ * take a refusal for a failure, so what is beyond the bound waits, in order of arrival.
  */
 
 export interface TurnLimits {
@@ -33,7 +33,7 @@ interface Line {
   readonly waiting: Set<{ readonly size: number; begin(): void }>;
 }
 
-/** TeamTurns of which none is taken. */
+/** No turn is taken at first. */
 export function createTeamTurns({
   maxAtOnce,
   maxSize = Infinity,
