@@ -23,7 +23,7 @@ const labels = z
     "labels of sandbox-mcp.io/ are set by the service",
   );
 
-export const podTemplateSchema = z.strictObject({
+const podTemplateSchema = z.strictObject({
   apiVersion: z.literal("v1").optional(),
   kind: z.enum(["Pod", "PodTemplate"]).optional(),
   metadata: z

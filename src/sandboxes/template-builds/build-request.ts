@@ -11,7 +11,7 @@ const MAX_ARGUMENT_BYTES = 98_304;
 const MAX_ARGUMENTS = 1_000;
 /** SHA-256 is 64 digits. */
 const HASH_PATTERN = /^[0-9a-f]{1,128}$/;
-export const STEP_TYPES = ["COPY", "RUN", "ENV", "WORKDIR", "USER"] as const;
+const STEP_TYPES = ["COPY", "RUN", "ENV", "WORKDIR", "USER"] as const;
 
 export type StepType = (typeof STEP_TYPES)[number];
 
