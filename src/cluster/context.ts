@@ -17,7 +17,7 @@ import type { PodTemplate } from "./pod-template.ts";
 import type { StoredSandbox } from "./records.ts";
 import type { Runs, RunsOptions } from "./runs.ts";
 import type { ClusterSecrets } from "./seed.ts";
-import type { SnapshotSettings } from "./snapshots/place.ts";
+import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
 import type { TakeGate } from "./snapshots/take-gate.ts";
 import type { StoredVolume, VolumeSettings } from "./volumes/records.ts";

@@ -17,7 +17,7 @@ import { toPod } from "./pod-spec.ts";
 import { planOf, tryPod, type PodTrialOptions } from "./probe-pod.ts";
 import { checkPolicies } from "./probe-policies.ts";
 import { checkQuota } from "./probe-quota.ts";
-import type { SnapshotSettings } from "./snapshots/place.ts";
+import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import { tryRegistry } from "./snapshots/probe-registry.ts";
 import { toClaimSpec, type VolumeSettings } from "./volumes/records.ts";
 

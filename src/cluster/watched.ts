@@ -5,7 +5,7 @@ import type { ClusterApi } from "./api.ts";
 import { CREATION_SELECTOR, storedCreationSchema, type StoredCreation } from "./creations.ts";
 import { MANAGED, MANAGER, podSchema, type Pod } from "./objects.ts";
 import { RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
-import type { SnapshotSettings } from "./snapshots/place.ts";
+import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
 import { watchSnapshots } from "./snapshots/snapshots.ts";
 import { watchVolumes, type StoredVolume, type VolumeSettings } from "./volumes/records.ts";

@@ -15,8 +15,8 @@ import { fromWirePath, toWireText } from "../common/file-names.ts";
 import { CONNECT_CODES } from "../rpc/errors.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import type { Daemon } from "./daemon.ts";
+import { MAX_PATH_CHARACTERS, tidyPath } from "./parent-path.ts";
 import { resolvePath } from "./path.ts";
-import { MAX_PATH_CHARACTERS, tidyPath } from "./place.ts";
 import type { User } from "./user.ts";
 
 /** What the HTTP side learned about a call before its message was read. */

@@ -3,7 +3,7 @@
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { pushDocument } from "./blobs.ts";
-import { findImagePlace, type SnapshotSettings } from "./place.ts";
+import { findImagePlace, type SnapshotSettings } from "./image-place.ts";
 import { createRegistry, type Registry } from "./registry.ts";
 
 const PROBE_TIMEOUT_MS = 30_000;

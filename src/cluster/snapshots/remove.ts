@@ -6,7 +6,7 @@ import { step } from "../../common/steps.ts";
 import type { ClusterContext } from "../context.ts";
 import { readRecords } from "../present-state.ts";
 import { usesImage } from "../records.ts";
-import { findImagePlace } from "./place.ts";
+import { findImagePlace } from "./image-place.ts";
 import { removeImage } from "./push.ts";
 import { changeSnapshot, eraseSnapshot, snapshotName, type SnapshotRecord } from "./records.ts";
 import { createRegistry } from "./registry.ts";

@@ -14,9 +14,9 @@ import type { ClusterContext } from "../context.ts";
 import { missingAbility } from "../missing-abilities.ts";
 import { addressOf, imageIdOf, imageOf } from "../objects.ts";
 import { isKnown, type KnownSandbox } from "../records.ts";
+import { findImagePlace, type SnapshotSettings } from "./image-place.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
 import { createPace } from "./pace.ts";
-import { findImagePlace, type SnapshotSettings } from "./place.ts";
 import { pushSnapshot } from "./push.ts";
 import {
   addSnapshot,

@@ -10,8 +10,8 @@ import type { Daemon } from "../daemon.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { readNames, realpath, stat } from "../file-system.ts";
 import { isStagedName, type Staging } from "../files/staging.ts";
+import { tidyPath } from "../parent-path.ts";
 import { joinPath } from "../path.ts";
-import { tidyPath } from "../place.ts";
 import type { Accounts } from "../user.ts";
 import { readEntry, type Entry } from "./entry.ts";
 

@@ -8,7 +8,7 @@ import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { lstat, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
-import { parentPlace, writtenPlace } from "../place.ts";
+import { parentPlace, writtenPlace } from "../parent-path.ts";
 import { readEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, invalid_argument, internal */

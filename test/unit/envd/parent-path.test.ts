@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { MAX_PATH_CHARACTERS, parentPlace, tidyPath } from "../../../src/envd/place.ts";
+import { MAX_PATH_CHARACTERS, parentPlace, tidyPath } from "../../../src/envd/parent-path.ts";
 
 /** `link` leads to `far/deep`, `broken` nowhere; `near` is a directory and `file` a file. */
 async function testTree() {
