@@ -31,7 +31,7 @@ import { DAEMON_DIRECTORY, nodeFlags, OPENSSL_CONFIG } from "./daemon-command.ts
 import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 6;
+const LAYOUT = 7;
 /** The subdirectory of the code interpreter. */
 const INTERPRETER = "interpreter";
 /**

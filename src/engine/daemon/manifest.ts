@@ -3,8 +3,8 @@
  * does without reading a hundred megabytes.
  */
 
-import { lstat, readdir, readFile, writeFile } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { lstat, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
 import { readIfThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { tryParseJson } from "../../common/json.ts";
@@ -14,8 +14,17 @@ const MANIFEST = "manifest.json";
 
 const manifestSchema = z.record(
   z.string(),
-  z.object({ sha256: z.string(), inode: z.string(), sizeBytes: z.string(), changedNs: z.string() }),
+  z.object({
+    sha256: z.string(),
+    inode: z.string(),
+    sizeBytes: z.string(),
+    changedNs: z.string(),
+    mode: z.string(),
+  }),
 );
+
+/** Of the folder itself and of those in it: every user of a sandbox finds the files. */
+const FOLDER_MODE = "755";
 
 type Manifest = z.infer<typeof manifestSchema>;
 
@@ -48,23 +57,34 @@ async function stampOf(path: string): Promise<Omit<Manifest[string], "sha256">> 
     inode: String(entry.ino),
     sizeBytes: String(entry.size),
     changedNs: String(entry.ctimeNs),
+    mode: modeOf(entry),
   };
+}
+
+/** Who may use a file. */
+function modeOf({ mode }: { readonly mode: bigint }): string {
+  return (mode & 0o7777n).toString(8);
 }
 
 /**
  * Whether every file is the one that was hashed. Its change time moves with any write and no
- * program can set it; only where it differs, as after a move to another disk, is it hashed again.
+ * program can set it; only where it differs, as after a move to another disk, is it hashed again. A
+ * copy or a backup without modes has the bytes: programs could not be started, or the daemon be traced.
  */
 export async function isIntact(directory: string): Promise<boolean> {
   const manifest = await readManifest(directory);
   if (manifest === undefined) return false;
   const names = await listFiles(directory);
   if (names.length !== Object.keys(manifest).length) return false;
+  const folders = new Set(names.map((name) => dirname(join(directory, name))));
+  for (const folder of folders) {
+    if (modeOf(await stat(folder, { bigint: true })) !== FOLDER_MODE) return false;
+  }
   for (const name of names) {
     const known = manifest[name];
-    if (known === undefined) return false;
     const path = join(directory, name);
     const stamp = await stampOf(path);
+    if (known === undefined || stamp.mode !== known.mode) return false;
     const isUntouched =
       stamp.inode === known.inode &&
       stamp.sizeBytes === known.sizeBytes &&

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, mkdir, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { access, chmod, mkdir, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { findBase } from "../../../src/commands/base-layers.ts";
@@ -110,18 +110,19 @@ test("E58 drafts of dead builders go at the next clean-up, those of living ones 
   expect(await readdir(join(home.path, "layers"))).toEqual([]);
 });
 
+const SOURCES = {
+  bundle: join(DIST, "envd.cjs"),
+  starter: join(DIST, "envd-starter.cjs"),
+  node: process.execPath,
+  perlDirectory: PERL_DIRECTORY,
+  warmUp: warmUpRequests,
+};
+
 test("E58 the daemon's folder is made once, and anew when it was spoiled", async () => {
   await using home = await makeTempFolder();
-  const sources = {
-    bundle: join(DIST, "envd.cjs"),
-    starter: join(DIST, "envd-starter.cjs"),
-    node: process.execPath,
-    perlDirectory: PERL_DIRECTORY,
-    warmUp: warmUpRequests,
-  };
   const draft = join(home.path, "daemon", "0123456789abcdef.part");
   await mkdir(draft, { recursive: true });
-  const prepare = async () => prepareDaemon(home.path, sources);
+  const prepare = async () => prepareDaemon(home.path, SOURCES);
   const [folder, second] = await Promise.all([prepare(), prepare()]);
   expect(second).toBe(folder);
   const spoil = [
@@ -136,6 +137,25 @@ test("E58 the daemon's folder is made once, and anew when it was spoiled", async
     expect(await prepare()).toBe(folder);
   }
   expect(await readdir(dirname(folder))).toEqual([basename(folder)]);
+});
+
+// A home that was copied or restored without the modes of its files, or closed to others by hand.
+test("E58 the daemon's folder is made anew when modes in it were changed", async () => {
+  await using home = await makeTempFolder();
+  const folder = await prepareDaemon(home.path, SOURCES);
+  const changes = [
+    // Who may read the loader may trace the daemon.
+    { name: "loader", mode: 0o711, other: 0o755 },
+    { name: "node", mode: 0o755, other: 0o700 },
+    { name: "lib", mode: 0o755, other: 0o700 },
+    { name: "", mode: 0o755, other: 0o700 },
+  ];
+  for (const { name, mode, other } of changes) {
+    const path = join(folder, name);
+    await chmod(path, other);
+    expect(await prepareDaemon(home.path, SOURCES)).toBe(folder);
+    expect([name, (await stat(path)).mode & 0o777]).toEqual([name, mode]);
+  }
 });
 
 test("E58 several processes open a new database at once", { timeout: OPEN_LIMIT_MS }, async () => {
