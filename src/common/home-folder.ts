@@ -16,8 +16,11 @@ import { quoteName, quoteUntrusted } from "./untrusted-text.ts";
 /** SQLite opens no file whose path has more than 512 bytes, those of its journal included. */
 const MAX_HOME_BYTES = 490;
 
-/** No name of theirs passes through apt and its kin. */
-const REFUSED_CHARACTERS = /[\p{Cc}"]/u;
+/**
+ * Apt and its kin take no such names. U+FFFD stands for bytes that are no UTF-8: the path that was given
+ * is not known, and several have the same text.
+ */
+const REFUSED_CHARACTERS = /[\p{Cc}"\uFFFD]/u;
 
 const DATABASE = "state.db";
 const PLACE = "place.json";
@@ -106,7 +109,7 @@ function checkPath(path: string): void {
   }
   if (REFUSED_CHARACTERS.test(path)) {
     throw new SandboxError("failed_precondition", `home ${quoteUntrusted(path)} cannot be used`, {
-      hint: "choose a path without control characters and quotation marks with --home",
+      hint: "choose a path of UTF-8 without control characters and quotation marks with --home",
     });
   }
 }

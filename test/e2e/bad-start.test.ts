@@ -201,6 +201,14 @@ test.for([
     says: /home .*without control characters/,
   },
   {
+    // In its place Node gives the program this character for each byte that is none.
+    name: "a home in a path that is no UTF-8",
+    words: ["serve"],
+    below: "a\ufffdb",
+    code: 78,
+    says: /home .* cannot be used: choose a path of UTF-8 /,
+  },
+  {
     name: "a home in a path that is too long",
     words: ["serve"],
     below: "y/".repeat(600),
