@@ -18,6 +18,7 @@ export async function readSecret(path: string): Promise<Buffer | undefined> {
   throw new SandboxError(
     "failed_precondition",
     `${path} holds ${secret.length} bytes, not ${SECRET_BYTES}`,
+    { hint: "restore it from a backup, or use another --home" },
   );
 }
 
