@@ -55,7 +55,11 @@ export function createSentryLaunch(
         const fault = await explainFailure(error, file("log"));
         if (spec.memory === undefined || !(fault instanceof SandboxError)) throw fault;
         if (fault.code === "deadline_exceeded") throw notRestoredInTime(fault);
-        throw fault.code === "unavailable" ? notRestorable(fault.message, fault) : fault;
+        if (fault.code !== "unavailable") throw fault;
+        // The runtime says of a kernel that was ended that a connection ended.
+        const isOut = ((await cgroup.countOutOfMemory()) ?? 0) > 0;
+        const limit = `it takes more than the ${spec.limits.memoryMb} MB of the sandbox`;
+        throw notRestorable(isOut ? limit : fault.message, fault);
       }
       return readFirstProcess(file("pid"));
     },

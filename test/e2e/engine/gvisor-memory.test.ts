@@ -145,6 +145,27 @@ function describePresence(path: string): void {
       expect(await readdir(host.home)).toEqual(before);
     });
 
+    test("a copy with less memory than its programs have is refused for that reason", async () => {
+      const place = { files: join(host.home, "much"), memory: join(host.home, "much-memory") };
+      await using much = await host.create({ layers });
+      await initDaemon(much);
+      const large = `import time\nx = bytearray(b"z") * 140_000_000\nopen("/tmp/large", "w")\ntime.sleep(3600)`;
+      await runInside(much, `cat >/tmp/large.py <<'END'\n${large}\nEND`);
+      await runInside(much, "setsid python3 /tmp/large.py >/tmp/log 2>&1 </dev/null &");
+      const made = async () => (await runInside(much, "ls /tmp/large")).stdout;
+      await expect.poll(made).toBe("/tmp/large\n");
+      const layer = await much.snapshot(place.files, place.memory);
+      const before = await readdir(host.home);
+      const limits = { memoryMb: 96 };
+      const copy = { layers: [...layers, layer], memory: place.memory, limits };
+      await expect(host.create(copy)).rejects.toMatchObject({
+        code: "failed_precondition",
+        word: "sandbox_memory_not_restorable",
+        message: "memory cannot be restored: it takes more than the 96 MB of the sandbox",
+      });
+      expect(await readdir(host.home)).toEqual(before);
+    });
+
     test("a copy goes on without its source, and takes part in all that a container does", async () => {
       const place = { files: join(host.home, "own"), memory: join(host.home, "own-memory") };
       const first = await host.create({ layers });
