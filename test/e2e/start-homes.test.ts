@@ -4,6 +4,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
+import { ORDINARY_RUNTIME } from "../support/level.ts";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -79,7 +80,7 @@ test("an ordinary user's doctor makes no home either", async () => {
   await using user = await openOrdinaryUser({ ids: true });
   const wrong = join(user.data, "wrong");
   const before = await readdir(user.data);
-  await using program = startProgram(["doctor", "--home", wrong], {}, user.program);
+  await using program = startProgram(["doctor", "--home", wrong], ORDINARY_RUNTIME, user.program);
   const [output, exitCode] = [text(program.stdout), program.exited()];
   expect([await exitCode, program.stderr()]).toEqual([0, ""]);
   expect(await output).toContain(`warning  home: ${wrong} does not exist yet`);
