@@ -52,7 +52,12 @@ export async function writeInput(
     }
     takenBytes += chunk.length;
   }
-  if (!isTyped || !hasLongLine(bytes)) return undefined;
+  return isTyped ? longLineFact(bytes) : undefined;
+}
+
+/** What may be lost of bytes that are typed on a terminal, in the words of a reply. */
+export function longLineFact(bytes: Buffer): string | undefined {
+  if (!hasLongLine(bytes)) return undefined;
   return `a program that reads lines may have lost what is behind byte ${MAX_LINE_BYTES} of a line: write long ones to a file`;
 }
 

@@ -31,6 +31,7 @@ import {
   waitInput,
 } from "../inputs.ts";
 import { memoryFact } from "../memory-end.ts";
+import { longLineFact } from "../process-input.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -210,6 +211,7 @@ function reply(ended: {
     cursor === undefined ? undefined : `next_cursor: ${cursor}`,
     volumeFact(capture),
     lossFact(capture),
+    params.pty ? longLineFact(Buffer.from(params.stdin ?? "")) : undefined,
     expiryFact(context, params.sandbox_id),
   ];
   const more = context.suggest(

@@ -51,6 +51,15 @@ test("a line that a terminal may cut is told, one on a pipe is not", async () =>
   expect((await pipe(`${line}y\n`)).text).not.toContain("may have lost");
 });
 
+test("so is one that a process begins with", async () => {
+  await using world = await startMcpWorld();
+  const cat = { cmd: "cat", args: [], stdin: `${"y".repeat(4_096)}\n` };
+  const typed = await start(world, { ...cat, pty: true });
+  expect(typed.outcome.text).toContain(" | a program that reads lines may have lost what is behind ");
+  const written = await start(world, cat);
+  expect(written.outcome.text).not.toContain("may have lost");
+});
+
 test("the echo of an input is no answer to it", async () => {
   await using world = await startMcpWorld();
   const { send } = await start(world, PYTHON);
