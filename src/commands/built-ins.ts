@@ -75,6 +75,8 @@ async function prepareHost(
     lock: "host",
     find: async () => findHost(directory),
     async make(stop: AbortSignal) {
+      // With the lock held, the process that began one of these is dead.
+      await removeDrafts(join(home, LAYERS), "host-");
       await discardFolder(directory);
       return buildHost({ directory, perlDirectory, signal: stop });
     },
