@@ -104,7 +104,8 @@ export async function runRound(
     others.push(again);
   } else if (first !== undefined) others.push(first);
   for (const server of others.toReversed()) await server.end();
-  expect({ round, faults }).toEqual({ round, faults: [] });
+  // An expectation would cut the text.
+  if (faults.length > 0) throw new Error(faults.join("; "));
   await collect(installed, person);
   return count;
 }
