@@ -181,18 +181,21 @@ async function unmountLocked(home: string, ids: readonly string[]): Promise<void
 /**
  * Brings what was written to the host's disk. An unmount does so too, but it tells of no fault, and it
  * holds the lock meanwhile, so that no volume of the home can be mounted.
- * @throws SandboxError unavailable; all of them were tried
+ * @throws SandboxError unavailable; all of them were tried, unless the disk does not answer
  */
 export async function syncVolumeDisks(home: string, ids: readonly string[]): Promise<void> {
-  for (const [mount, cause] of await syncMounts(await findMounts(home, ids))) {
+  const failed = await syncMounts(await findMounts(home, ids)).catch((cause: unknown) => {
+    throw notStored(cause);
+  });
+  for (const [mount, cause] of failed) {
     // Another process may have removed it.
-    if (!(await isMounted(dirname(mount)))) continue;
-    const [message, hint] = [
-      "last writes to volumes were not stored",
-      "check the disk of the home",
-    ];
-    throw new SandboxError("unavailable", message, { cause, hint });
+    if (await isMounted(dirname(mount))) throw notStored(cause);
   }
+}
+
+function notStored(cause: unknown): SandboxError {
+  const message = "last writes to volumes were not stored";
+  return new SandboxError("unavailable", message, { cause, hint: "check the disk of the home" });
 }
 
 /** Brings what was written to the host's disk, and gives it back what is free in the images. */
