@@ -55,7 +55,9 @@ test("so is one that a process begins with", async () => {
   await using world = await startMcpWorld();
   const cat = { cmd: "cat", args: [], stdin: `${"y".repeat(4_096)}\n` };
   const typed = await start(world, { ...cat, pty: true });
-  expect(typed.outcome.text).toContain(" | a program that reads lines may have lost what is behind ");
+  expect(typed.outcome.text).toContain(
+    " | a program that reads lines may have lost what is behind ",
+  );
   const written = await start(world, cat);
   expect(written.outcome.text).not.toContain("may have lost");
 });
