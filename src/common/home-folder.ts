@@ -44,7 +44,7 @@ const EARLY: readonly (readonly [name: RegExp, inside?: RegExp])[] = [
   [OF_FILE_SYSTEM],
   [OWN_LOCK],
   [/^(?:probe[0-9]+x[0-9a-f]+|\.share-[0-9a-f-]+(?:\.copy)?)$/],
-  [/^(?:namespace|engine-probe(?:-runsc)?\.json(?:\..*)?|build-time-[a-z-]+(?:\..*)?)$/],
+  [/^(?:namespace(?:\.part)?|engine-probe(?:-runsc)?\.json(?:\..*)?|build-time-[a-z-]+(?:\..*)?)$/],
   [/^ca-.+\.(?:pem|key)(?:\..*)?$/],
   [/^place\.json\.part$/],
   [/^store\.img(?:\..*)?$/],

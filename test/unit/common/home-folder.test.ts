@@ -122,6 +122,10 @@ test.for([
     names: ["namespace", "namespace.lock", "cache/", "layers/"],
   },
   {
+    name: "the first start of an ordinary user that was killed, or is under way",
+    names: ["namespace.part", "namespace.lock", "cache/"],
+  },
+  {
     name: "every lock",
     names: [...LOCK_NAMES, "image-0123456789abcdef"].map((name) => `${name}.lock`),
   },
