@@ -207,12 +207,15 @@ sub enter_network {
 }
 
 sub limit {
-    my ( $resource, $value ) = @_;
-    my $limits = pack 'Q2', 0, 0;
+    my ( $resource, @wanted ) = @_;
+    my ( $soft, $hard ) = map { $_ eq 'unlimited' ? ~0 : $_ + 0 } @wanted;
+    my $limits = pack 'Q2', $soft, $hard;
+    return if syscall( $call->{prlimit64}, 0, $resource + 0, $limits, 0 ) == 0;
+    # EPERM: more than the hard limit, without the right to raise that.
+    $! == 1 or fail("limit $resource");
     syscall( $call->{prlimit64}, 0, $resource + 0, 0, $limits ) == 0 or fail("limit $resource");
-    my ( $soft, $hard ) = unpack 'Q2', $limits;
-    $value = $hard if $hard < $value;
-    $limits = pack 'Q2', $value, $value;
+    my ( undef, $most ) = unpack 'Q2', $limits;
+    $limits = pack 'Q2', map { $_ < $most ? $_ : $most } $soft, $hard;
     syscall( $call->{prlimit64}, 0, $resource + 0, $limits, 0 ) == 0 or fail("limit $resource");
 }
 
@@ -266,7 +269,7 @@ my %step = (
     unmount => [ 1, \&unmount ],
     enter   => [ 1, sub { write_file( $_[0], "$$" ) } ],
     netns   => [ 1, \&enter_network ],
-    limit   => [ 2, \&limit ],
+    limit   => [ 3, \&limit ],
     open    => [ 1, \&open_program ],
     become  => [ 1, \&become ],
     setenv  => [ 2, sub { $ENV{ $_[0] } = $_[1] } ],

@@ -10,9 +10,10 @@ import type { ContainerSpec } from "../engine.ts";
 import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
 import { networkFile } from "../network/router.ts";
-import { limitSteps, type BundleHost } from "../oci/bundle.ts";
+import type { BundleHost } from "../oci/bundle.ts";
 import { hasCgroups, type CgroupHost } from "../oci/cgroups.ts";
 import type { Cgroup } from "../oci/process-group.ts";
+import { limitSteps } from "../oci/process-limits.ts";
 import { DISK_NAMES, STACKS } from "../storage/disk.ts";
 import { hasFolder, stageOf, stageSteps } from "../storage/rootfs.ts";
 import type { AbilityTrial } from "./abilities.ts";
@@ -115,6 +116,7 @@ export async function runSentry(
   const words = [...begin, "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
   const log = ["--log", file("log"), "--log-format", "json"];
   const command = launcherCommand(run.perlDirectory, [
+    ...limitSteps(),
     ...diskSteps,
     ["mkdir", file(STATE)],
     ...stageSteps({
@@ -135,7 +137,6 @@ export async function runSentry(
     ["mkdir", STATE],
     ["bind", file(STATE), STATE],
     ...(giver?.steps ?? []),
-    ...limitSteps(),
     ...enterSteps(run.cgroups, run.cgroup),
     ["null", "0"],
     ["null", "1"],

@@ -71,8 +71,11 @@ export type LauncherStep =
   | readonly ["enter", path: string]
   /** Moves this process into the network namespace of a file. */
   | readonly ["netns", path: string]
-  /** A limit of this process and of what it becomes, by the kernel's number; never raised. */
-  | readonly ["limit", resource: string, value: string]
+  /**
+   * A limit of this process and of what it becomes, by the kernel's number; each value is a number or
+   * `unlimited`. Where the hard one may not be raised, it bounds both.
+   */
+  | readonly ["limit", resource: string, soft: string, hard: string]
   /** Opens a program that `run` starts although the user that it becomes may not find its path. */
   | readonly ["open", path: string]
   /** Gives up root for good: this user and group, no others, and no way to more rights. */

@@ -13,7 +13,7 @@ import { createBackoff } from "../../common/backoff.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
-import { launcherCommand } from "../host/launcher.ts";
+import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { whenStarted } from "../host/when-started.ts";
 import { canRest } from "./egress-program.ts";
 import { changeLinks } from "./namespace.ts";
@@ -100,9 +100,9 @@ function spawnProgram({ network, owner, perlDirectory }: UserUplinkOptions): Chi
   ].flat();
   const [file, ...args] = launcherCommand(perlDirectory, [
     ["chdir", "/"],
-    ["limit", RLIMIT.openFiles, String(MAX_OPEN_FILES)],
-    ["limit", RLIMIT.addressSpace, String(MAX_ADDRESS_SPACE)],
-    ["limit", RLIMIT.core, "0"],
+    limitStep(RLIMIT.openFiles, MAX_OPEN_FILES),
+    limitStep(RLIMIT.addressSpace, MAX_ADDRESS_SPACE),
+    limitStep(RLIMIT.core, 0),
     ["open", findProgram(UPLINK_PROGRAM) ?? UPLINK_PROGRAM],
     ["run", `sandbox-mcp-uplink:${owner}`, ...words],
   ]);
@@ -111,6 +111,10 @@ function spawnProgram({ network, owner, perlDirectory }: UserUplinkOptions): Chi
     stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
     detached: true,
   });
+}
+
+function limitStep(resource: string, value: number): LauncherStep {
+  return ["limit", resource, String(value), String(value)];
 }
 
 /** It writes a byte when the link is there, and says on standard error why it is not. */

@@ -6,16 +6,8 @@
 import { ID_RANGE } from "../../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "../daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine.ts";
-import type { LauncherStep } from "../host/launcher.ts";
 import { OPTION_MEMORY } from "./option-memory.ts";
 import { createSeccompProfile, FILTER_ANNOTATION } from "./seccomp.ts";
-
-/** By the kernel's numbers. */
-const RLIMIT_CORE = "4";
-/** With a limit of 0 the kernel still starts the program that takes core dumps, where it is told of one. */
-const NO_CORE_BYTES = "1";
-const RLIMIT_NOFILE = "7";
-const MAX_OPEN_FILES = "65536";
 
 /** What the bundle must know of the machine. */
 export interface BundleHost {
@@ -243,15 +235,4 @@ export function createResources(limits: ContainerLimits, host: BundleHost): obje
     cpu: { quota: Math.round(limits.cpus * CPU_PERIOD_US), period: CPU_PERIOD_US },
     pids: { limit: limits.pids },
   };
-}
-
-/**
- * The launcher's steps for limits that every process of a container has. The runtime inherits them:
- * one that sets them on others would need the right to raise limits, which not every root has.
- */
-export function limitSteps(): LauncherStep[] {
-  return [
-    ["limit", RLIMIT_CORE, NO_CORE_BYTES],
-    ["limit", RLIMIT_NOFILE, MAX_OPEN_FILES],
-  ];
 }

@@ -15,6 +15,7 @@ import { isEnough, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { runProgram } from "../host/run-program.ts";
 import { hasCgroups, isHybrid, missingControllers, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
+import { checkProcessLimits } from "./process-limits.ts";
 
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
@@ -60,6 +61,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     checkRunDirectory(),
     checkCgroups(cgroups),
     checkOpenFiles(),
+    checkProcessLimits(),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
 }

@@ -14,10 +14,11 @@ import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { bindFault } from "../storage/bind-paths.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
 import { stageOf, stageSteps } from "../storage/rootfs.ts";
-import { createBundle, limitSteps } from "./bundle.ts";
+import { createBundle } from "./bundle.ts";
 import { cgroupSteps, hasCgroups } from "./cgroups.ts";
 import type { Claim, LaunchContext, Preparation } from "./launch-context.ts";
 import { hasOptionLimit } from "./option-memory.ts";
+import { limitSteps } from "./process-limits.ts";
 import { FOLDER_NAMES } from "./remove-container.ts";
 
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
@@ -75,6 +76,7 @@ export async function runRuntime(
   const { directory, id } = claim.spec;
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   const steps: LauncherStep[] = [
+    ...limitSteps(),
     ...diskSteps,
     ["chdir", directory],
     ["listen", SOCKET_NAMES.public],
@@ -89,7 +91,6 @@ export async function runRuntime(
       diskIdBase: claim.diskIdBase,
       daemon: context.daemon,
     }),
-    ...limitSteps(),
     ...cgroupSteps(context.cgroups, claim.cgroup),
     ["null", "0"],
     ["null", "1"],

@@ -48,10 +48,17 @@ test("sockets are descriptors 3 and 4 of what it becomes, for their owner alone"
   });
 });
 
-test("a limit is lowered, and asked for more than there is it stays", async () => {
-  const open = "7";
-  const steps = ["limit", open, "20", "limit", open, "4000", "exec", "sh", "-c", "ulimit -Hn"];
-  expect(await launch(steps)).toEqual({ ...silent, stdout: "20\n" });
+test("both limits are set, and the hard one bounds what may not be had", async () => {
+  const [stack, open] = ["3", "7"];
+  const told = ["exec", "sh", "-c", "ulimit -Ss; ulimit -Sn; ulimit -Hn"];
+  const low = ["limit", stack, "1048576", "8388608", "limit", open, "20", "30"];
+  expect(await launch([...low, ...told])).toEqual({ ...silent, stdout: "1024\n20\n30\n" });
+  // Nobody may have files without a limit: the kernel has one of its own.
+  const more = ["limit", stack, "8388608", "8388608", "limit", open, "unlimited", "unlimited"];
+  expect(await launch([...low, ...more, ...told])).toEqual({
+    ...silent,
+    stdout: "8192\n30\n30\n",
+  });
 });
 
 test("an output that points nowhere says nothing, and a step after it can still fail aloud", async () => {
