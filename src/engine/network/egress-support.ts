@@ -47,7 +47,8 @@ export interface EgressSupport {
 const NAME = "internet";
 
 /**
- * Finds it at the first call, and again once a program, a name server or the default route is another one.
+ * Finds it at the first call, and again once a program, a name server, the default route or the setting of
+ * forwarding is another one.
  * What was found once stays where nothing is found later: a machine without a network for a while has
  * one again.
  */
@@ -99,7 +100,8 @@ function readNetworkFacts(): string {
     .map(([link, , gateway]) => [link, gateway]);
   const programs = [...PROGRAMS, UPLINK_PROGRAM].map((name) => findProgram(name));
   const resolvers = RESOLVER_FILES.map((path) => readKernelFile(path));
-  return JSON.stringify([programs, canWrite(TUNNEL), resolvers, defaults]);
+  const forwards = readKernelFile("/proc/sys/net/ipv4/ip_forward");
+  return JSON.stringify([programs, canWrite(TUNNEL), resolvers, defaults, forwards]);
 }
 
 /** Looks at programs, route and name servers, and tries the rules in a namespace that ends at once. */

@@ -1,31 +1,19 @@
 /**
- * The side of a router that lies in the outside: one link, one table of rules, and forwarding for
- * the link of the default route where nothing forwarded before. All of it ends with the router.
+ * The side of a router that lies in the outside: one link, one table of rules, and forwarding. All of
+ * it ends with the router.
  */
 
 import { BLOCKED_NETWORKS } from "./egress.ts";
+import { forwardingPath, settleForwarding, withoutTable } from "./forwarding.ts";
 import {
   applyRules,
   changeLinks,
-  defaultLink,
   deleteLink,
-  listLinks,
-  listRules,
-  listTables,
   peerName,
-  readSetting,
   writeSettings,
   type NetworkPath,
 } from "./namespace.ts";
 import { lines, uplinkAddresses, type Uplink } from "./router-rules.ts";
-
-/**
- * This table says which links forward because of us, and keeps them from forwarding for others. They are
- * several where the default route has moved.
- */
-const FORWARDING_TABLE = "sandbox_mcp_forwarding";
-/** Another instance may begin or end at the same moment; the last check decides. */
-const MAX_ROUNDS = 5;
 
 /** Makes the link into the router's namespace; the rules are there before it. */
 export async function openUplink(
@@ -36,14 +24,18 @@ export async function openUplink(
   const { slot } = uplink;
   await applyRules(outside, uplinkRules(uplink));
   await changeLinks(outside, uplinkLinks(slot, router), router);
-  const path = forwardingPath(uplinkName(slot));
-  await writeSettings(outside, [[path, "1"]]);
-  await settleForwarding(outside);
+  await forward(outside, slot);
 }
 
 /** Its rules for other name servers than before, and forwarding for the link of the default route of now. */
 export async function renewUplink(outside: NetworkPath, uplink: Uplink): Promise<void> {
   await applyRules(outside, withoutTable(uplinkTable(uplink.slot)) + uplinkRules(uplink));
+  await forward(outside, uplink.slot);
+}
+
+/** A change of the machine's own setting of all links changes each of them. */
+async function forward(outside: NetworkPath, slot: number): Promise<void> {
+  await writeSettings(outside, [[forwardingPath(uplinkName(slot)), "1"]]);
   await settleForwarding(outside);
 }
 
@@ -52,57 +44,6 @@ export async function closeUplink(outside: NetworkPath, slot: number): Promise<v
   await deleteLink(outside, uplinkName(slot));
   await applyRules(outside, withoutTable(uplinkTable(slot)));
   await settleForwarding(outside);
-}
-
-/** Forwarding is on while any router has a link here; what was off before is off again after. */
-async function settleForwarding(outside: NetworkPath): Promise<void> {
-  for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const isUsed = await hasRouters(outside);
-    if (isUsed) await switchOn(outside);
-    else await switchOff(outside);
-    if ((await hasRouters(outside)) === isUsed) return;
-  }
-}
-
-async function hasRouters(outside: NetworkPath): Promise<boolean> {
-  return (await listLinks(outside)).some((name) => /^sbm\d+$/.test(name));
-}
-
-async function switchOn(outside: NetworkPath): Promise<void> {
-  const link = await defaultLink(outside);
-  if (link === undefined) return;
-  if ((await readSetting(outside, forwardingPath(link))) === "1") return;
-  await applyRules(
-    outside,
-    lines([
-      `add table inet ${FORWARDING_TABLE}`,
-      `add chain inet ${FORWARDING_TABLE} forward { type filter hook forward priority -20; policy accept; }`,
-      `add rule inet ${FORWARDING_TABLE} forward iifname "${link}" oifname != "sbm*" drop`,
-    ]),
-  );
-  await writeSettings(outside, [[forwardingPath(link), "1"]]);
-}
-
-async function switchOff(outside: NetworkPath): Promise<void> {
-  if (!(await listTables(outside)).includes(FORWARDING_TABLE)) return;
-  const text = await listRules(outside, `table inet ${FORWARDING_TABLE}`);
-  const forwarding = [...text.matchAll(/iifname "([^"/]+)"/g)].map(([, name = ""]) => name);
-  const there = await listLinks(outside);
-  const off = forwarding.filter((name) => there.includes(name));
-  await writeSettings(
-    outside,
-    off.map((name) => [forwardingPath(name), "0"]),
-  );
-  await applyRules(outside, withoutTable(FORWARDING_TABLE));
-}
-
-/** Removes a table, whether or not it is there. */
-function withoutTable(name: string): string {
-  return lines([`add table inet ${name}`, `delete table inet ${name}`]);
-}
-
-function forwardingPath(link: string): string {
-  return `/proc/sys/net/ipv4/conf/${link}/forwarding`;
 }
 
 /**

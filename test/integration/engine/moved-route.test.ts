@@ -15,7 +15,7 @@ async function forwardingOf(path: string) {
   const rules = await within(path, "nft list ruleset");
   const read = async (link: string) => {
     const isOn = (await within(path, `cat /proc/sys/net/ipv4/conf/${link}/forwarding`)).trim();
-    const isOwn = new RegExp(`iifname "${link}" oifname != "sbm\\*" drop`).test(rules);
+    const isOwn = new RegExp(`iifname "${link}" oifname != "sbm\\*" jump others`).test(rules);
     return `${isOn === "1" ? "on" : "off"}${isOwn ? " for routers" : ""}`;
   };
   return { one: await read("one"), two: await read("two") };
