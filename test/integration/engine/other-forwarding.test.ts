@@ -83,6 +83,13 @@ for _ in range(20):
     except TimeoutError: pass
 else: raise SystemExit("no answer")`;
 
+async function succeeds(network: string, program: string): Promise<boolean> {
+  return within(network, `python3 -c '${program}'`).then(
+    () => true,
+    () => false,
+  );
+}
+
 /** Whether a datagram gets there, and its answer back. */
 async function isAnswered(way: {
   readonly from: string;
@@ -90,14 +97,9 @@ async function isAnswered(way: {
   readonly to: string;
   readonly port?: number;
 }): Promise<boolean> {
-  const run = async (network: string, program: string) =>
-    within(network, `python3 -c '${program}'`).then(
-      () => true,
-      () => false,
-    );
   const [, isThere] = await Promise.all([
-    run(way.by, SERVER),
-    run(way.from, client(way.to, way.port ?? 53)),
+    succeeds(way.by, SERVER),
+    succeeds(way.from, client(way.to, way.port ?? 53)),
   ]);
   return isThere;
 }
