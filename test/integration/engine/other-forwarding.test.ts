@@ -1,8 +1,11 @@
 /** Another program of the machine that forwards too, such as a container engine, and the link outside. */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
+import { endChild } from "../../support/end-child.ts";
 import { makeNetwork, within } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -65,30 +68,25 @@ END`,
   };
 }
 
-/** Answers one datagram, of either family. */
+/** Says that it listens, and answers each datagram, of either family. */
 const SERVER = `import socket
 one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-one.bind(("::", 53)); one.settimeout(4)
-data, peer = one.recvfrom(9)
-one.sendto(data, peer)`;
+one.bind(("::", 53))
+print(flush=True)
+while True:
+    data, peer = one.recvfrom(9)
+    one.sendto(data, peer)`;
+/** Sends again, because a neighbour may not be known yet. */
 const client = (address: string, port: number) => `import socket
 family = socket.AF_INET6 if ":" in "${address}" else socket.AF_INET
 one = socket.socket(family, socket.SOCK_DGRAM)
-one.settimeout(0.1)
-for _ in range(20):
+one.settimeout(0.2)
+for _ in range(10):
     one.sendto(b"hello", ("${address}", ${port}))
     try:
-        one.recv(9)
+        print(one.recv(9).decode())
         break
-    except TimeoutError: pass
-else: raise SystemExit("no answer")`;
-
-async function succeeds(network: string, program: string): Promise<boolean> {
-  return within(network, `python3 -c '${program}'`).then(
-    () => true,
-    () => false,
-  );
-}
+    except TimeoutError: pass`;
 
 /** Whether a datagram gets there, and its answer back. */
 async function isAnswered(way: {
@@ -97,11 +95,14 @@ async function isAnswered(way: {
   readonly to: string;
   readonly port?: number;
 }): Promise<boolean> {
-  const [, isThere] = await Promise.all([
-    succeeds(way.by, SERVER),
-    succeeds(way.from, client(way.to, way.port ?? 53)),
-  ]);
-  return isThere;
+  const server = spawn("nsenter", [`--net=${way.by}`, "python3", "-c", SERVER]);
+  try {
+    await once(server.stdout, "data");
+    const said = await within(way.from, `python3 -c '${client(way.to, way.port ?? 53)}'`);
+    return said === "hello\n";
+  } finally {
+    await endChild(server);
+  }
 }
 
 test("containers of a program that forwards later reach the network, and are reached", async () => {
