@@ -1,10 +1,10 @@
 /** What the control API said about the access to sandboxes, so that no call asks for it again. */
 
-import type { Clock } from "../common/clock.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import type { SandboxBody } from "../wire/control.ts";
 import type { Access, OnTimeout } from "./access.ts";
 import type { Control } from "./control.ts";
+import type { ServiceTime } from "./service-time.ts";
 
 /** Beyond it the access of the least recently used sandbox is dropped, and asked for again. */
 const MAX_KNOWN_SANDBOXES = 4_096;
@@ -31,14 +31,14 @@ export function createAccessTable(): AccessTable {
 }
 
 /** The control API. What its replies say about access is kept in the table. */
-export function rememberAccess(control: Control, known: AccessTable, clock: Clock): Control {
+export function rememberAccess(control: Control, known: AccessTable, time: ServiceTime): Control {
   function remember(
     body: SandboxBody,
     timeoutSeconds: number | undefined,
     onTimeout: OnTimeout | undefined,
   ): void {
     const expiresAtMs =
-      timeoutSeconds === undefined ? undefined : clock.now() + timeoutSeconds * 1_000;
+      timeoutSeconds === undefined ? undefined : time.now() + timeoutSeconds * 1_000;
     const { sandboxID, envdAccessToken, domain } = body;
     const token = envdAccessToken ?? undefined;
     known.set(sandboxID, { token, domain: domain ?? undefined, expiresAtMs, onTimeout });

@@ -16,12 +16,15 @@ import {
   type HttpReply,
 } from "./http.ts";
 import { redactBody } from "./redact.ts";
+import type { ServiceTime } from "./service-time.ts";
 
 export interface ControlOptions {
   readonly connection: Connection;
   /** Base URL; a path in it is kept as prefix. */
   readonly url: string;
   readonly apiKey: string;
+  /** Learns from the date of each reply. */
+  readonly time: ServiceTime;
 }
 
 export type Call = Pick<Exchange, "method" | "signal" | "isIdempotent" | "subject"> & {
@@ -83,6 +86,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
       ...(json !== undefined && { "content-type": "application/json" }),
       ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
     };
+    const sentAtMs = clock.elapsed();
     const reply = await exchange(options.connection, {
       ...call,
       url: `${base}${path}`,
@@ -90,6 +94,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
       ...(json !== undefined && { body: JSON.stringify(json) }),
       maxBytes: MAX_REPLY_BYTES,
     });
+    options.time.observe(reply.headers["date"], sentAtMs);
     if (claimedError(reply.body) === undefined) return reply;
     return { ...reply, body: redactBody(reply.body, headers) };
   };

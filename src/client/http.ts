@@ -12,6 +12,7 @@ import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema, type ErrorBody } from "../wire/status.ts";
 import { redactBody } from "./redact.ts";
+import { parseHttpDate } from "./service-time.ts";
 
 /** The connections of a service, and the clock of its repeats. */
 export interface Connection {
@@ -139,17 +140,15 @@ export async function pause(
   }
 }
 
-/** The seconds that a Retry-After header asks for, as a number or as a date. */
+/** The seconds that a Retry-After header asks for, as a number or as a date by the service's clock. */
 function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
   const value = reply.headers["retry-after"];
   if (typeof value !== "string") return undefined;
   if (/^[0-9]{1,6}$/.test(value)) return Number(value);
-  const atMs = DATE_PATTERN.test(value) ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1_000));
+  const atMs = parseHttpDate(value);
+  const sentAtMs = parseHttpDate(reply.headers["date"]) ?? nowMs;
+  return atMs === undefined ? undefined : Math.max(0, Math.ceil((atMs - sentAtMs) / 1_000));
 }
-
-/** The one form of dates that HTTP still sends, such as `Sun, 06 Nov 1994 08:49:37 GMT`. */
-const DATE_PATTERN = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
 /** What is told of redirections and errors quotes their body. */
 const FIRST_REFUSAL = 300;

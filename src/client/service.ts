@@ -19,6 +19,7 @@ import { createEnvd, type Sandbox } from "./envd.ts";
 import { hostConnector } from "./host-connector.ts";
 import type { Connection } from "./http.ts";
 import { interimLimit } from "./interim-limit.ts";
+import { createServiceTime, sameTime } from "./service-time.ts";
 import { socketConnector } from "./socket-connector.ts";
 
 export interface ServiceOptions {
@@ -78,6 +79,8 @@ export interface PortAddress {
 /** A service; disposal closes every connection and stream. */
 export interface Service extends AsyncDisposable {
   readonly control: Control;
+  /** Unix milliseconds by the clock of the service, which can be that of another machine. */
+  now(): number;
   /**
    * A sandbox that exists, by one control call unless this service knows it already.
    * @throws SandboxError not_found when there is none, invalid_argument for a malformed id.
@@ -125,8 +128,9 @@ export function createService(options: ServiceOptions): Service {
   const connection: Connection = { dispatcher, clock };
   const direct = options.findRun && startDirectConnections(dispatcher, options.findRun);
   const known = createAccessTable();
-  const raw = createControl({ connection, url: options.url, apiKey: options.apiKey });
-  const control = rememberAccess(raw, known, clock);
+  const time = socketPath === undefined ? createServiceTime(clock) : sameTime(clock);
+  const raw = createControl({ connection, url: options.url, apiKey: options.apiKey, time });
+  const control = rememberAccess(raw, known, time);
 
   function sourceOf(sandboxId: string): AccessSource {
     return {
@@ -143,6 +147,7 @@ export function createService(options: ServiceOptions): Service {
 
   return {
     control,
+    now: () => time.now(),
     async attach(text, signal) {
       const sandboxId = parseSandboxId(text) ?? text;
       if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);

@@ -9,7 +9,7 @@ import { formatBytes, formatDuration } from "../output/text.ts";
 import type { SandboxDetailBody } from "../wire/control.ts";
 import type { Suggest, ToolContext } from "./tool.ts";
 
-type ExpirySource = Pick<ToolContext, "service" | "clock">;
+type ExpirySource = Pick<ToolContext, "service">;
 
 const MAX_REASON_CHARACTERS = 300;
 
@@ -108,15 +108,15 @@ export function timeLeft(
 ): string | undefined {
   const atMs = context.service.expiresAtMs(sandboxId);
   if (atMs === undefined) return undefined;
-  const leftMs = atMs - context.clock.now();
+  const leftMs = atMs - context.service.now();
   if (leftMs <= 0 || leftMs >= SHORT_LIFE_MS) return undefined;
   const hint = context.suggest("set_timeout", "; call set_timeout if it is needed for longer");
   const ends = AT_TIMEOUT[context.service.onTimeout(sandboxId) ?? "unknown"];
   return `sandbox ${sandboxId} ${ends} in ${secondsUntil(atMs, context)}s${hint}`;
 }
 
-function secondsUntil(atMs: number, { clock }: ExpirySource): number {
-  return Math.max(0, Math.round((atMs - clock.now()) / 1_000));
+function secondsUntil(atMs: number, { service }: ExpirySource): number {
+  return Math.max(0, Math.round((atMs - service.now()) / 1_000));
 }
 
 export function stateFact(state: ProcessState): string {

@@ -22,10 +22,11 @@ export interface ForeignHost extends AsyncDisposable {
 /** Answers a request of the control API or of the daemon. */
 export type ForeignAnswer = (request: RecordedRequest, response: ServerResponse) => void;
 
-/** Starts them; the service answers for its sandbox by itself. */
+/** Starts them; the service answers for its sandbox by itself. The clock is that of our server. */
 export async function startForeignHost(
   answer: ForeignAnswer,
   clock: Clock = createSystemClock(),
+  detail: typeof SANDBOX_DETAIL = SANDBOX_DETAIL,
 ): Promise<ForeignHost> {
   await using stack = new AsyncDisposableStack();
   const recorder = stack.use(
@@ -33,7 +34,7 @@ export async function startForeignHost(
       if (request.method !== "GET" || request.url !== `/sandboxes/${SANDBOX_DETAIL.sandboxID}`) {
         return answer(request, response);
       }
-      return answerJson(response, 200, { body: SANDBOX_DETAIL });
+      return answerJson(response, 200, { body: detail });
     }),
   );
   const address = { url: recorder.url, sandboxUrl: recorder.url, domain: "e2b.app" };

@@ -35,7 +35,7 @@ export const downloadUrl = defineTool({
     const sandbox = await context.attach(sandboxId);
     // The sandbox may have ended or been paused since this server asked for its access.
     const detail = await context.service.control.get(sandbox.id, context.signal);
-    const expiration = Math.floor(context.clock.now() / 1_000) + seconds;
+    const expiration = Math.floor(context.service.now() / 1_000) + seconds;
     const link = await context.service.downloadUrl(sandbox.id, { path, user, expiration });
     if (link === undefined) {
       const message = "the service of this sandbox has no address that others can reach";

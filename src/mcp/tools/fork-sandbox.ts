@@ -45,7 +45,7 @@ export const forkSandbox = defineTool({
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, count, timeout_seconds: timeout }, context) {
-    const { service, clock, suggest } = context;
+    const { service, suggest } = context;
     const nextStep = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
     const results = await onOptionalRoute(
       makeOrAbandon(
@@ -69,7 +69,7 @@ export const forkSandbox = defineTool({
           : { sandbox_id: sandbox.sandboxID },
       ),
       ...(started !== undefined && processesField(started)),
-      expires_at: new Date(clock.now() + timeout * 1_000).toISOString(),
+      expires_at: new Date(service.now() + timeout * 1_000).toISOString(),
     });
   },
 });

@@ -45,9 +45,9 @@ export const getMetrics = defineTool({
   }),
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, minutes }, context) {
-    const { service, signal, clock, suggest } = context;
+    const { service, signal, suggest } = context;
     const top = suggest("run_process", "; run top or free with run_process");
-    const end = Math.ceil(clock.now() / 1_000);
+    const end = Math.ceil(service.now() / 1_000);
     const range = { start: end - minutes * 60, end };
     const samples = await onOptionalRoute(
       service.control.metrics(sandboxId, range, signal),

@@ -18,7 +18,11 @@ const SANDBOX = {
 const { signal } = new AbortController();
 
 async function startService(answer: Answer) {
-  const recorder = await startRecorder(answer);
+  const recorder = await startRecorder((request, response) => {
+    // A date would tell that the service has another clock.
+    response.sendDate = false;
+    answer(request, response);
+  });
   const clock = createFakeClock(0);
   const service = createService({ url: `${recorder.url}/prefix/`, apiKey: "e2b_key", clock });
   return {

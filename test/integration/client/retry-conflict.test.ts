@@ -119,19 +119,24 @@ test.for<{ name: string; call: Operation; times: number }>([
   expect(started.recorder.requests).toHaveLength(times);
 });
 
-test("a date after which to come back is waited for, three times at most", async () => {
-  const startMs = Date.parse("2026-01-01T00:00:00Z");
-  await using started = await startService((_, response) => {
-    const headers = { "retry-after": "Thu, 01 Jan 2026 00:00:02 GMT" };
-    answerJson(response, 429, { body: { code: 429, message: "slow" }, headers });
-  }, startMs);
-  const { control, recorder, clock } = started;
-  await expect(started.pass(control.get("i1", signal))).rejects.toMatchObject({
-    code: "resource_exhausted",
-  });
-  expect(recorder.requests).toHaveLength(4);
-  expect(clock.now() - startMs).toBeGreaterThanOrEqual(2_000);
-});
+test.for([0, 2, -2])(
+  "a date after which to come back is waited for, three times at most, with our clock %d h ahead",
+  async (hours) => {
+    const startMs = Date.parse("2026-01-01T00:00:00Z") + hours * 3_600_000;
+    await using started = await startService((_, response) => {
+      const date = "Thu, 01 Jan 2026 00:00:00 GMT";
+      const headers = { date, "retry-after": "Thu, 01 Jan 2026 00:00:02 GMT" };
+      answerJson(response, 429, { body: { code: 429, message: "slow" }, headers });
+    }, startMs);
+    const { control, recorder, clock } = started;
+    await expect(started.pass(control.get("i1", signal))).rejects.toMatchObject({
+      code: "resource_exhausted",
+      hint: "Rate limited: wait 2 s.",
+    });
+    expect(recorder.requests).toHaveLength(4);
+    expect(clock.now() - startMs).toBeGreaterThanOrEqual(6_000);
+  },
+);
 
 test("a limit without a time to come back stands at once", async () => {
   await using started = await startService((_, response) =>
