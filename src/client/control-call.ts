@@ -41,9 +41,9 @@ export interface ControlCaller {
   readonly send: Send;
   /** The body of a reply below 300. */
   readonly read: <T>(call: ReadCall, schema: z.ZodType<T>) => Promise<T>;
-  /** As `read`, with the token of the next page. */
+  /** As `read`, with the token of the next page, which is never that of the page itself. */
   readonly readPage: <T>(
-    call: ReadCall,
+    call: PageCall,
     schema: z.ZodType<T>,
   ) => Promise<{ readonly body: T; readonly nextToken?: string }>;
   /** Deletes; returns whether there was something to delete. */
@@ -58,6 +58,9 @@ export interface ControlCaller {
 
 type ReadCall = Pick<Call, "path" | "signal" | "subject">;
 
+/** The token of the page; undefined for the first one. */
+type PageCall = ReadCall & { readonly token: string | undefined };
+
 interface SettleOptions {
   readonly isFinal?: () => Promise<boolean>;
   /** Instead of the caller's own. */
@@ -70,6 +73,7 @@ const MAX_REPLY_BYTES = 16 * 1024 * 1024;
 const MAX_TRANSITION_MS = 10_000;
 const TRANSITION_RETRY_MS = { first: 250, longest: 2_000 } as const;
 const CONFLICT = 409;
+const SAME_PAGE = "the next page has the token of this page";
 
 export const WRITING = { method: "POST", isIdempotent: false } as const;
 export const REPEATABLE = { method: "POST", isIdempotent: true } as const;
@@ -104,11 +108,14 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
     async read(call, schema) {
       return parseBody(await send({ ...READING, ...call }), schema, call.subject);
     },
-    async readPage(call, schema) {
+    async readPage({ token: asked, ...call }, schema) {
       const reply = await send({ ...READING, ...call });
       const token = reply.headers[NEXT_TOKEN_HEADER];
       const body = parseBody(reply, schema, call.subject);
-      return { body, ...(typeof token === "string" && token !== "" && { nextToken: token }) };
+      if (typeof token !== "string" || token === "") return { body };
+      // A caller who follows it would get pages without end.
+      if (token === asked) throw unexpectedReply(SAME_PAGE, { subject: call.subject });
+      return { body, nextToken: token };
     },
     async remove(call) {
       const reply = await send({ ...DELETING, ...call });

@@ -123,8 +123,9 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
 
     async list(filter, signal) {
       const call = { path: `/v2/sandboxes${listQuery(filter)}`, signal, subject: "list sandboxes" };
+      const { nextToken: token } = filter;
       try {
-        const { body: sandboxes, ...rest } = await readPage(call, listReply);
+        const { body: sandboxes, ...rest } = await readPage({ ...call, token }, listReply);
         return { sandboxes, ...rest };
       } catch (error) {
         if (!(error instanceof SandboxError) || !UNKNOWN_CODES.has(error.code)) throw error;

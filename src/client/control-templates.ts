@@ -91,7 +91,8 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   return {
     async template(templateId, query, signal) {
       const path = `${templatePath(templateId)}${queryOf({ ...query })}`;
-      const call = { path, signal, subject: `get template ${quoteName(templateId)}` };
+      const subject = `get template ${quoteName(templateId)}`;
+      const call = { path, token: query.nextToken, signal, subject };
       const { body: template, ...rest } = await readPage(call, templateReply);
       return { template, ...rest };
     },
@@ -123,6 +124,7 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
     async snapshots(filter, signal) {
       const call = {
         path: `/snapshots${queryOf({ ...filter })}`,
+        token: filter.nextToken,
         signal,
         subject: "list snapshots",
       };

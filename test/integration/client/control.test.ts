@@ -1,6 +1,8 @@
 /** What the client sends to the control API, and what it makes of each answer. */
 
 import { expect, test } from "vitest";
+import type { PageQuery } from "../../../src/client/control-templates.ts";
+import type { Control } from "../../../src/client/control.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
@@ -348,5 +350,34 @@ test.for([
   await expect(started.service.control.get("i1", signal)).rejects.toMatchObject({
     code,
     message: expect.stringMatching(new RegExp(`the service answered ${status} "<html>x`)),
+  });
+});
+
+const TEMPLATE = {
+  templateID: "t0",
+  buildID: "b0",
+  public: false,
+  names: ["mine"],
+  aliases: [],
+  createdAt: "2025-01-01T00:00:00Z",
+  updatedAt: "2025-01-01T00:00:00Z",
+  builds: [],
+};
+
+test.for<{ what: string; list: (control: Control, page: PageQuery) => Promise<object> }>([
+  { what: "sandboxes", list: (control, page) => control.list(page, signal) },
+  { what: "snapshots", list: (control, page) => control.snapshots(page, signal) },
+  { what: "builds of a template", list: (control, page) => control.template("t0", page, signal) },
+])("a page whose next page has its own token is refused: $what", async ({ list }) => {
+  await using started = await startService(({ url }, response) => {
+    const body = url.includes("/templates/") ? TEMPLATE : [];
+    answerJson(response, 200, { body, headers: { "x-next-token": "n2" } });
+  });
+  const { control } = started.service;
+  expect(await list(control, {})).toMatchObject({ nextToken: "n2" });
+  expect(await list(control, { nextToken: "n1" })).toMatchObject({ nextToken: "n2" });
+  await expect(list(control, { nextToken: "n2" })).rejects.toMatchObject({
+    code: "internal",
+    hint: expect.stringContaining("the next page has the token of this page"),
   });
 });
