@@ -32,6 +32,9 @@ export type Encoding =
   | { readonly kind: "broken utf-8"; readonly invalid: number }
   | { readonly kind: "utf-16le" | "utf-16be" | "windows-1252" };
 
+/** What is shown as text because it was asked for as such. */
+export type ShownEncoding = Encoding | { readonly kind: "binary" };
+
 /** The encoding of a part; undefined for bytes that are no text. */
 export function guessEncoding(whole: Part): Encoding | undefined {
   const part = beginningOf(whole);
@@ -104,10 +107,12 @@ function countOf(text: string, pattern: RegExp): number {
 }
 
 /** The encoding as a fact for a reader; undefined for UTF-8, which every reader expects. */
-export function encodingFact(encoding: Encoding): string | undefined {
+export function encodingFact(encoding: ShownEncoding): string | undefined {
   switch (encoding.kind) {
     case "utf-8":
       return undefined;
+    case "binary":
+      return "binary: what is no UTF-8 is shown as \ufffd";
     case "broken utf-8":
       return `not valid UTF-8: ${encoding.invalid} invalid sequences shown as \ufffd`;
     case "utf-16le":
@@ -127,10 +132,12 @@ export function encodingGuess(encoding: Encoding): string {
 }
 
 /** The text of a part; whole characters only where its encoding tells their borders. */
-export function decodePart({ bytes, offset }: Part, encoding: Encoding): string {
-  if (encoding.kind === "utf-8" || encoding.kind === "broken utf-8") return bytes.toString("utf8");
-  const start = encoding.kind === "windows-1252" ? 0 : offset % 2;
-  return new TextDecoder(encoding.kind, { ignoreBOM: true }).decode(bytes.subarray(start));
+export function decodePart({ bytes, offset }: Part, { kind }: ShownEncoding): string {
+  if (kind === "utf-8" || kind === "broken utf-8" || kind === "binary") {
+    return bytes.toString("utf8");
+  }
+  const start = kind === "windows-1252" ? 0 : offset % 2;
+  return new TextDecoder(kind, { ignoreBOM: true }).decode(bytes.subarray(start));
 }
 
 export interface Lines {

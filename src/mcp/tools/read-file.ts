@@ -14,8 +14,8 @@ import {
   encodingFact,
   guessEncoding,
   readLines,
-  type Encoding,
   type Part,
+  type ShownEncoding,
 } from "../file-text.ts";
 import { imageType, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -63,7 +63,7 @@ export const readFile = defineTool({
     const encoding = guessEncoding(part);
     if (encoding !== undefined) return textOf({ params, context, slice, part, encoding });
     if (params.encoding === "auto") throw binaryError({ params, context, slice, picture });
-    return textOf({ params, context, slice, part, encoding: { kind: "utf-8" } });
+    return textOf({ params, context, slice, part, encoding: { kind: "binary" } });
   },
 });
 
@@ -176,7 +176,7 @@ function toPart(params: Params, slice: FileSlice): Part {
   return { bytes: slice.bytes, offset, isCut };
 }
 
-function shownLength({ bytes, offset, isCut }: Part, encoding: Encoding): number {
+function shownLength({ bytes, offset, isCut }: Part, encoding: ShownEncoding): number {
   if (!isCut) return bytes.length;
   if (encoding.kind === "utf-16le" || encoding.kind === "utf-16be") {
     const whole = bytes.length - ((offset + bytes.length) % 2);
@@ -187,8 +187,11 @@ function shownLength({ bytes, offset, isCut }: Part, encoding: Encoding): number
   return cutBefore(Buffer.concat([bytes, FILLER]), bytes.length);
 }
 
-function textOf(found: Found & { readonly part: Part; readonly encoding: Encoding }): Reply<never> {
+function textOf(
+  found: Found & { readonly part: Part; readonly encoding: ShownEncoding },
+): Reply<never> {
   const { params, context, slice, part, encoding } = found;
+  const { offset } = part;
   const length = shownLength(part, encoding);
   const shown = { ...part, bytes: part.bytes.subarray(0, length) };
   const lines = readLines(decodePart(shown, encoding));
@@ -200,7 +203,7 @@ function textOf(found: Found & { readonly part: Part; readonly encoding: Encodin
   }
   const facts = [
     ...rangeFacts(params, slice, length),
-    typeFact(slice),
+    typeFact(slice, offset === 0 && encoding.kind !== "binary"),
     encodingFact(encoding),
     lines.fact,
     escapeFact(lines.text),
@@ -209,12 +212,12 @@ function textOf(found: Found & { readonly part: Part; readonly encoding: Encodin
   return textReply(facts, [{ name: "content", parts: [content] }]);
 }
 
-/** A type that is only the name's word is told as such when the content is no picture. */
-function typeFact(slice: FileSlice): string | undefined {
+/** A type that is only the name's word is told as such for a file whose beginning is text. */
+function typeFact(slice: FileSlice, beginsAsText: boolean): string | undefined {
   const mimeType = mimeTypeOf(slice);
   // A range beyond the end has none.
   if (mimeType === "") return undefined;
-  return mimeType.startsWith("image/") && mimeType !== "image/svg+xml"
+  return beginsAsText && mimeType.startsWith("image/") && mimeType !== "image/svg+xml"
     ? `text, though its name says ${quoteName(mimeType)}`
     : quoteName(mimeType);
 }

@@ -73,6 +73,26 @@ test("only what every provider takes as a picture is one", async () => {
   ]);
 });
 
+test.for([
+  { what: "whole", input: {}, told: /^bytes 0-69 of 70 \| image\/png \| binary: [^|]+ \| / },
+  {
+    what: "from its second byte",
+    input: { offset: 1 },
+    told: /^bytes 1-69 of 70 \| image\/png \| binary: /,
+  },
+  {
+    what: "a part that is text",
+    input: { offset: 1, limit: 3 },
+    told: /^bytes 1-3 of 70 [^\n]*\| image\/png \| sandbox /,
+  },
+])("a picture that is read as text is not called one by its name alone: $what", async (row) => {
+  await using world = await startMcpWorld();
+  const { at, call, put } = await startCalls(world);
+  await put("a.png", PIXEL);
+  const { text } = await call("read_file", { path: at("a.png"), encoding: "text", ...row.input });
+  expect(text).toMatch(row.told);
+});
+
 test("line ends and encodings are told, and an edit keeps the line ends", async () => {
   await using world = await startMcpWorld();
   const { at, call, put } = await startCalls(world);
