@@ -73,11 +73,12 @@ function readHead(request: IncomingMessage): RequestHead {
 }
 
 const INVALID_HOST = "Invalid host";
-const HOST_PATTERN = /^(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[0-9]{1,5})?$/i;
+const HOST_PATTERN = /^(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([0-9]{1,5}))?$/i;
+const MAX_PORT = 65_535;
 
 export function dispatch(head: RequestHead, domain: string): Destination {
   const [host = ""] = head.hosts;
-  if (head.hosts.length !== 1 || !HOST_PATTERN.test(host)) return refuse(INVALID_HOST);
+  if (head.hosts.length !== 1 || !isHost(host)) return refuse(INVALID_HOST);
   // An absolute target would name a second host.
   if (!head.target.startsWith("/")) return refuse("Invalid request target");
   const name = withoutPort(host).toLowerCase();
@@ -90,6 +91,11 @@ export function dispatch(head: RequestHead, domain: string): Destination {
   return head.origins.every((origin) => isOwnOrigin(origin, host))
     ? destination
     : { kind: "foreign-page" };
+}
+
+function isHost(host: string): boolean {
+  const parts = HOST_PATTERN.exec(host);
+  return parts !== null && Number(parts[1] ?? 0) <= MAX_PORT;
 }
 
 /** What pages of other sites may not even ask; those of a sandbox have hosts of their own. */

@@ -87,6 +87,16 @@ test.for([
     expected: refused("Invalid host"),
   },
   {
+    name: "port that no address has",
+    head: head("/mcp", { hosts: ["localhost:65536"] }),
+    expected: refused("Invalid host"),
+  },
+  {
+    name: "last port",
+    head: head("/mcp", { hosts: ["localhost:65535"] }),
+    expected: { kind: "mcp" },
+  },
+  {
     name: "foreign host",
     head: head("/sandboxes", { hosts: ["evil.example"] }),
     expected: refused("Invalid host"),
