@@ -16,7 +16,7 @@ import {
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
-import { hasErrorCode, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { readBodyInTurns, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
@@ -24,7 +24,8 @@ import { createStartLimiter, type StartLimiter } from "../common/start-limiter.t
 import { hasBatches } from "./batch.ts";
 import { deliverInTurns } from "./deliver-in-turns.ts";
 import { endWhenRevoked } from "./end-when-revoked.ts";
-import { findId, idOf } from "./message-id.ts";
+import { answerFailure, refusesMethod, RETRY_AFTER_S, sendRpcError } from "./http-refusals.ts";
+import { findId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { hold, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
@@ -54,7 +55,6 @@ export interface McpHttp extends AsyncDisposable {
 
 /** Three megabytes of file content, with space for escapes and base64. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
-const RETRY_AFTER_S = 30;
 /**
  * Messages of a team that begin in one turn of the event loop: a list of all tools takes milliseconds,
  * and a crowd of them would hold up the other teams.
@@ -96,6 +96,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
       const headers = { "www-authenticate": "Bearer" };
       return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
     }
+    if (refusesMethod(request, response)) return;
     response.setHeader("x-accel-buffering", "no");
     endWhenStalled(response, state.clock);
     endWhenRevoked(response, state.clock, async () => (await ask()) === principal);
@@ -268,30 +269,4 @@ async function openSession(
   const give = (...[message, extra]: Given) => deliver?.(message, extra);
   Object.assign(transport, { onmessage: deliverInTurns(session, options.begin, give) });
   return session;
-}
-
-function sendRpcError(
-  response: ServerResponse,
-  status: number,
-  fault: { readonly code: number; readonly text: string; readonly body?: unknown },
-): void {
-  const { reply } = new Refusal(fault.code, fault.text, idOf(fault.body));
-  sendJson(response, status, { body: reply });
-}
-
-function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {
-  // The host left before its body was there.
-  if (hasErrorCode(error, "canceled")) return;
-  if (hasErrorCode(error, "resource_exhausted")) {
-    return sendRpcError(response, 413, { code: -32_600, text: "Request too large" });
-  }
-  if (hasErrorCode(error, "invalid_argument")) {
-    return sendRpcError(response, 400, { code: -32_600, text: error.message });
-  }
-  if (hasErrorCode(error, "unavailable")) {
-    if (!response.headersSent) response.setHeader("retry-after", String(RETRY_AFTER_S));
-    return sendRpcError(response, 503, { code: -32_000, text: error.message });
-  }
-  state.log.error({ op: "mcp.http", err: error }, "request failed");
-  sendRpcError(response, 500, { code: -32_603, text: "Internal error" });
 }

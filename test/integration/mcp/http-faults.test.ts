@@ -1,5 +1,7 @@
 /** Faulty messages over HTTP: each request gets an answer with its id, and the session goes on. */
 
+import { once } from "node:events";
+import { request, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -273,6 +275,20 @@ test("a host that leaves within its body is no fault of the server", async () =>
   await Promise.all(endpoint.handled);
   expect(lines).toEqual([]);
 });
+
+test.for(["TRACE", "PUT", "OPTIONS", "QUERY"])(
+  "%s is refused with the methods that there are, and is no fault of the server",
+  async (method) => {
+    const lines: string[] = [];
+    const log = pino({ level: "debug" }, { write: (line) => void lines.push(line) });
+    await using endpoint = await startEndpoint(undefined, { log });
+    const headers = { authorization: "Bearer key-alice" };
+    const asked = request(endpoint.url, { method, headers }).end();
+    const [reply]: IncomingMessage[] = await once(asked, "response");
+    expect([reply?.statusCode, reply?.headers.allow]).toEqual([405, "GET, POST, DELETE"]);
+    expect(lines).toEqual([]);
+  },
+);
 
 test("a deleted session ends its calls, and is gone", async () => {
   await using endpoint = await startEndpoint();
