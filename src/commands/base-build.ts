@@ -13,7 +13,7 @@ import type { Layer } from "../engine/engine.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
 import { findBuildLack } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
-import { findBase, findBuildStart } from "./base-layers.ts";
+import { findBase, findBuildStart, hasLostModes } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
 
@@ -28,6 +28,8 @@ export interface BuildTarget {
   build(task: BaseBuildTask): Promise<boolean>;
   find(home: string): Promise<readonly Layer[] | undefined>;
   isCurrent(home: string): Promise<boolean>;
+  /** Whether what is there cannot be used, because modes in the home were changed. */
+  hasLostModes(home: string): Promise<boolean>;
   /** When a build under way began. */
   findStart(home: string): Promise<number | undefined>;
 }
@@ -38,6 +40,7 @@ const BASE: BuildTarget = {
   build: buildNewBase,
   find: findBase,
   isCurrent: isBaseCurrent,
+  hasLostModes: (home) => hasLostModes(home, "base"),
   findStart: (home) => findBuildStart(home, "base"),
 };
 
@@ -117,6 +120,8 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
       }
       if (isOld)
         say(`rebuilding the ${name} template, whose contents changed; the old one serves on`);
+      else if (await target.hasLostModes(home))
+        say(`rebuilding the ${name} template, whose files have lost their modes`);
       await start();
     },
     async wait(signal, waitMs) {

@@ -3,6 +3,8 @@
 import { join } from "node:path";
 import { hasParts, listFolder } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
+import { TREES } from "../engine/storage/layers.ts";
+import { keepsModes } from "../engine/storage/tree-modes.ts";
 
 /** The templates whose builds lie in a home, each with its moment and recipe in its name. */
 type BuiltKind = "base" | "interpreter";
@@ -24,14 +26,28 @@ export async function findBuilt(
   return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
 }
 
-/** The name of the newest build that is complete. */
+/** The name of the newest build that is complete, and as it was made. */
 export async function findNewest(home: string, kind: BuiltKind): Promise<string | undefined> {
+  for await (const name of completeBuilds(home, kind)) {
+    if (await keepsModes(join(home, "layers", name, TREES.root))) return name;
+  }
+  return undefined;
+}
+
+/** Whether there are builds, but all have lost modes of their files. */
+export async function hasLostModes(home: string, kind: BuiltKind): Promise<boolean> {
+  if ((await findNewest(home, kind)) !== undefined) return false;
+  const { done } = await completeBuilds(home, kind).next();
+  return done !== true;
+}
+
+/** The newest first. */
+async function* completeBuilds(home: string, kind: BuiltKind): AsyncGenerator<string> {
   const pattern = new RegExp(`^${kind}-[0-9]{13}-[0-9a-f]{8}$`);
   const names = (await listLayers(home)).filter((name) => pattern.test(name)).toSorted();
   for (const name of names.toReversed()) {
-    if (await hasParts(join(home, "layers", name), BASE_PARTS)) return name;
+    if (await hasParts(join(home, "layers", name), BASE_PARTS)) yield name;
   }
-  return undefined;
 }
 
 /**

@@ -10,7 +10,7 @@ import { sharesBlocks } from "../engine/storage/disk-copy.ts";
 import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
 import { findBuildLack } from "../engine/templates/base.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
-import { findBase } from "./base-layers.ts";
+import { findBase, hasLostModes } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
 import { EXIT_OK, EXIT_UNAVAILABLE, type CommandContext } from "./command.ts";
 import { createEngine, probeEngine } from "./engine.ts";
@@ -107,7 +107,9 @@ async function checkBase(config: Config): Promise<EngineCheck> {
   const [layer] = (await findBase(config.home).catch(() => undefined)) ?? [];
   if (layer !== undefined) return { name: "template base", outcome: "ok", detail: layer.root };
   const hasHost = canShareUsr();
-  const state = hasHost ? "not built yet, the template host stands in for it" : "not built yet";
+  const lostModes = await hasLostModes(config.home, "base").catch(() => false);
+  const lacks = lostModes ? "the modes of its files were changed" : "not built yet";
+  const state = hasHost ? `${lacks}, the template host stands in for it` : lacks;
   const lack = findBuildLack();
   if (lack === undefined) {
     const remedy = commandLine(config, "template pull base");

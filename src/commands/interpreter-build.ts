@@ -16,7 +16,13 @@ import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
-import { findBuildStart, findBuilt, findNewest, newLayerMoment } from "./base-layers.ts";
+import {
+  findBuildStart,
+  findBuilt,
+  findNewest,
+  hasLostModes,
+  newLayerMoment,
+} from "./base-layers.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import { LANGUAGE, type BaseBuildTask } from "./built-ins.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
@@ -51,6 +57,7 @@ export const INTERPRETER_BUILD: BuildTarget = {
   build: buildNewInterpreter,
   find: (home) => findBuilt(home, KIND),
   isCurrent: async (home) => isCurrent(await findNewest(home, KIND)),
+  hasLostModes: (home) => hasLostModes(home, KIND),
   findStart: (home) => findBuildStart(home, KIND),
 };
 

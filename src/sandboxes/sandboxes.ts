@@ -9,6 +9,7 @@ import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
+import { tellChangedLayers } from "./changed-layers.ts";
 import { closeEntries } from "./close-entries.ts";
 import type { SandboxEntry } from "./context.ts";
 import { startDiskWatch } from "./disk-watch.ts";
@@ -158,8 +159,9 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });
   const moves = startDiskMoves(context, options.pauseToDisk);
   watches.add(expiry, diskWatch, moves);
-  // Its faults are logged inside; it is tracked, so closing waits for it.
+  // Their faults are logged inside; they are tracked, so closing waits for them.
   void track(reclaimAtStart(context, home));
+  void track(tellChangedLayers(context));
 
   return {
     ...toOperations(context, track),

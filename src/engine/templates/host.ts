@@ -14,6 +14,7 @@ import { findProgram } from "../host/find-program.ts";
 import { launcherCommand } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
+import { isOpenTree } from "../storage/tree-modes.ts";
 import type { BuildOptions } from "./base.ts";
 import { LOCAL_MODE, makeFolder, readAccounts, redactSources, writeSettings } from "./settings.ts";
 
@@ -139,7 +140,9 @@ export async function buildHost(
 
 /** The layers of the skeleton in this folder; undefined where there is none, or not all of it. */
 export async function findHost(directory: string): Promise<readonly Layer[] | undefined> {
-  return (await hasParts(directory, PARTS)) ? hostLayers(directory) : undefined;
+  const isWhole =
+    (await hasParts(directory, PARTS)) && (await isOpenTree(join(directory, TREES.root)));
+  return isWhole ? hostLayers(directory) : undefined;
 }
 
 function hostLayers(directory: string): readonly Layer[] {

@@ -14,8 +14,10 @@ import { isThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
+import { discardFolder } from "../host/drafts.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
+import { isOpenTree } from "../storage/tree-modes.ts";
 import { shiftIds } from "./base.ts";
 import { LOCAL_MODE, makeFolder } from "./settings.ts";
 
@@ -63,7 +65,11 @@ export async function prepareTrust(options: TrustOptions): Promise<Trust | undef
   const facts = JSON.stringify([LAYOUT, process.versions.node, own, isRootless()]);
   const name = sha256Hex(facts).slice(0, 16);
   const target = join(options.home, "trust", name);
-  if (!(await isThere(join(target, TREES.root, SUDO_RULE)))) await makeTrust(target, own);
+  const isWhole = await isThere(join(target, TREES.root, SUDO_RULE));
+  const isAsMade = await isOpenTree(join(target, TREES.root));
+  // Its folders would give those below their modes.
+  if (!isAsMade) await discardFolder(target);
+  if (!isWhole || !isAsMade) await makeTrust(target, own);
   const { root, usr } = TREES;
   return {
     layer: { root: join(target, root), usr: join(target, usr) },

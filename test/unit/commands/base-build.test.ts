@@ -21,6 +21,7 @@ test("half a minute after a failure it is built anew, whatever the wall clock sh
     },
     find: async () => undefined,
     isCurrent: async () => false,
+    hasLostModes: async () => false,
     findStart: async () => undefined,
   };
   const log = createSilentLog();
