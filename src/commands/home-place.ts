@@ -11,6 +11,7 @@ import { readIfThere, writeDurably } from "../common/files.ts";
 import { tryParseJson } from "../common/json.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 
 const PLACE_NAME = "place.json";
@@ -27,19 +28,29 @@ type Place = z.infer<typeof placeSchema>;
 
 /**
  * Writes where the home is. A copy whose original is still at its place forgets all sandboxes first;
- * templates, snapshots and volumes stay.
+ * templates, snapshots and volumes stay. Returns what the user has to know of that, if anything.
  */
-export async function settlePlace(home: string): Promise<void> {
+export async function settlePlace(home: string): Promise<string | undefined> {
   const path = await realpath(home);
   const own = await readPlace(path);
-  if (own?.path === path) return;
+  if (own?.path === path) return undefined;
   if (own === undefined) {
     await notePlace(path, { id: randomUUID(), path });
   } else if (await isOriginalThere(own, path)) {
-    await withLock({ home, name: "instance" }, async () => disownCopy(path));
+    const count = await withLock({ home, name: "instance" }, async () => disownCopy(path));
+    return count === 0 ? undefined : describeCopy(own.path, count);
   } else {
     await notePlace(path, { ...own, path });
   }
+  return undefined;
+}
+
+function describeCopy(original: string, count: number): string {
+  const sandboxes = count === 1 ? "its sandbox stays" : `its ${count} sandboxes stay`;
+  return (
+    `this home is a copy of ${quoteName(original)}, and ${sandboxes} with that one: ` +
+    "to take sandboxes along, move a home, with no service running, instead of copying it"
+  );
 }
 
 async function readPlace(home: string): Promise<Place | undefined> {
@@ -76,15 +87,20 @@ async function writePlace(path: string, place: Place): Promise<void> {
   await writeDurably(join(path, PLACE_NAME), JSON.stringify(place));
 }
 
-/** First what leads to containers, which have the names of those of the original; then the mark. */
-async function disownCopy(path: string): Promise<void> {
+/**
+ * First what leads to containers, which have the names of those of the original; then the mark. Returns how
+ * many sandboxes are forgotten that the original keeps.
+ */
+async function disownCopy(path: string): Promise<number> {
   // Another process may have done so meanwhile.
-  if ((await readPlace(path))?.path === path) return;
+  if ((await readPlace(path))?.path === path) return 0;
   // Rare, and most of the service: a stdio server answers its host before it loads that.
   const { forgetInstance, ownersOf } = await import("../sandboxes/instance-rows.ts");
   const { openStore } = await import("../store/sqlite.ts");
   using store = openStore({ path: join(path, "state.db") });
+  const rows = [...ownersOf(store)].map((owner) => store.sandboxes.ofOwner(owner));
   for (const owner of ownersOf(store)) forgetInstance(store, owner);
   await removeTree(join(path, "instances"));
   await writePlace(path, { id: randomUUID(), path });
+  return rows.flat().filter(({ state }) => state === "running" || state === "paused").length;
 }

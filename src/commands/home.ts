@@ -19,7 +19,8 @@ export async function openHome(path: string): Promise<void> {
   try {
     makeFolders(path, 0o700);
     await chmod(path, 0o700);
-    await settlePlace(path);
+    const note = await settlePlace(path);
+    if (note !== undefined) process.stderr.write(`sandbox-mcp: ${note}\n`);
   } catch (error) {
     throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
       cause: error,

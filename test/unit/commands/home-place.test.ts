@@ -1,9 +1,10 @@
 /** A home that was moved keeps its sandboxes; a copy beside its original has none of them. */
 
-import { cp, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { cp, mkdir, readdir, realpath, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { settlePlace } from "../../../src/commands/home-place.ts";
 import { openHome } from "../../../src/commands/home.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -68,6 +69,26 @@ test("a copy beside its original has none of its sandboxes, once and for all", a
   await openHome(home);
   await openHome(copy);
   expect([await look(home), await look(copy)]).toEqual([KEPT, KEPT]);
+});
+
+test("whoever opens such a copy first is told where the sandboxes are", async () => {
+  await using folder = await makeTempFolder();
+  const [home, copy] = [join(folder.path, "home"), join(folder.path, "copy")];
+  await makeHome(home);
+  {
+    using store = openStore({ path: join(home, "state.db") });
+    store.sandboxes.put({ ...SANDBOX, sandboxId: "i1", owner: OWNER, state: "paused" });
+    store.sandboxes.put({ ...SANDBOX, sandboxId: "i2", owner: OWNER, state: "pooled" });
+  }
+  await cp(home, copy, { recursive: true });
+  expect(await settlePlace(copy)).toBe(
+    `this home is a copy of ${await realpath(home)}, and its 2 sandboxes stay with that one: ` +
+      "to take sandboxes along, move a home, with no service running, instead of copying it",
+  );
+  expect(await settlePlace(copy)).toBeUndefined();
+  await rm(copy, { recursive: true });
+  await rename(home, copy);
+  expect(await settlePlace(copy)).toBeUndefined();
 });
 
 test("a copy that took the place of its original has its sandboxes", async () => {
