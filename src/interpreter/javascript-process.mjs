@@ -19,6 +19,7 @@ import { constants, Script } from "node:vm";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { createFaultFinder, toScript } from "./javascript-cell.mjs";
 import { INTERRUPTED, toError } from "./javascript-error.mjs";
+import { evaluate } from "./javascript-evaluate.mjs";
 import { bindListeners, isHeard, isRunning, runAs } from "./listener-context.mjs";
 
 /** A cell may declare these names for itself, in the scope that all scripts and modules share. */
@@ -218,7 +219,7 @@ async function runCell(cell) {
   try {
     const options = { replMode: true, awaitPromise: true, userGesture: true, objectGroup };
     const expression = toScript(code, findFault);
-    const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
+    const { result, exceptionDetails } = await evaluate(session, { expression, ...options });
     // It was interrupted, and another one runs.
     if (!isRunning(cell)) return undefined;
     if (exceptionDetails !== undefined) return await toError(exceptionDetails, call);

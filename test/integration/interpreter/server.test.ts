@@ -208,12 +208,17 @@ test("a kernel that ends is told as such and started again", async () => {
   expect(textOf(await server.run("1", { language: "js" }), "result")).toBe("1");
 });
 
+const COLLECT =
+  'require("v8").setFlagsFromString("--expose-gc"); var gc = require("vm").runInNewContext("gc")';
+
 test.for([
   ["js", "for (;;);", "keep"],
   ["js", "await new Promise(() => {})", "keep"],
   ["js", 'for (;;) console.log("x".repeat(1_000))', "keep"],
   ["js", "setTimeout(() => { for (;;); }); await new Promise(() => {})", "keep"],
   ["js", "setImmediate(() => { for (;;); }); await new Promise(() => {})", "keep"],
+  // Nothing can settle it any more, and V8 tells so while it collects garbage.
+  ["js", `${COLLECT}; setTimeout(gc, 50); await new Promise(() => {})`, "keep"],
   ["bash", "yes", "echo $keep"],
   ["bash", "while true; do :; done", "echo $keep"],
   ["bash", "sleep 100 | cat", "echo $keep"],
