@@ -75,14 +75,18 @@ export function hasCgroups(host: CgroupHost): boolean {
   return host.unified !== undefined || host.legacy.length > 0;
 }
 
-/** The controllers of limits that no tree has, as of a kernel that was started without one. */
+/**
+ * The controllers of limits that no tree has, as of a kernel that was started without one, and the
+ * freezer: without the version 2 tree, containers are stopped and ended by it.
+ */
 export function missingControllers({ unified, legacy }: CgroupHost): string[] {
   const ofUnified = unified && readKernelFile(join(unified, "cgroup.controllers"));
   const found = new Set([
     ...legacy.flatMap(({ controllers }) => controllers),
     ...(ofUnified ?? "").trim().split(/\s+/),
   ]);
-  return CONTROLLERS.filter((name) => !found.has(name));
+  const wanted = unified === undefined ? [...CONTROLLERS, "freezer"] : CONTROLLERS;
+  return wanted.filter((name) => !found.has(name));
 }
 
 /** A hybrid host: limits in version 1 trees, and a unified tree beside them. */

@@ -76,6 +76,14 @@ test.for([
   expect(missingControllers(host)).toEqual(lacks);
 });
 
+test.for([
+  { has: "memory,pids,cpu", lacks: ["freezer"] },
+  { has: "memory,pids,cpu,freezer", lacks: [] },
+])("version 1 alone with $has lacks $lacks, by which a sandbox is ended", ({ has, lacks }) => {
+  const legacy = [{ controllers: has.split(","), path: "/sys/fs/cgroup/one" }];
+  expect(missingControllers({ unified: undefined, legacy, hasSwapLimit: false })).toEqual(lacks);
+});
+
 describe("what a remembered probe depends on", () => {
   test("trees that take orders count, by place and controllers, in any order of mounting", () => {
     const all = [tree("/tmp", "memory"), tree("/var/tmp", "pids"), tree("/nonexistent", "cpu")];
