@@ -287,6 +287,11 @@ test.for([
     script: 'exec unshare --user --map-root-user "$@"',
     says: /isolate: root: user id 0 of a user namespace that maps too few ids: /,
   },
+  {
+    what: "a /proc of processes alone",
+    script: `exec unshare -mpf --kill-child sh -c 'mount -t proc -o subset=pid proc /proc && exec "$@"' sh "$@"`,
+    says: /isolate: proc: \/proc\/sys is not there: .*ProcSubset=all/,
+  },
 ])("$what, on a machine found fit before", async ({ script, says }) => {
   await using folder = await makeTempFolder();
   await using before = startProgram(["doctor", "--home", folder.path]);
@@ -299,7 +304,11 @@ test.for([
 });
 
 test.for([
-  { name: "a limit of file sizes", script: "ulimit -f 100", says: /ulimit -f unlimited/ },
+  {
+    name: "a limit of file sizes",
+    script: "ulimit -f 100",
+    says: /ulimit -f unlimited, LimitFSIZE/,
+  },
   {
     name: "a limit of processes",
     script: "prlimit --nproc=1 --pid $$",

@@ -41,7 +41,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements, makeHome } from "./requirements.ts";
+import { checkRequirements, makeHome, findProcFault } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 import { createSocketWatch } from "./socket-watch.ts";
 
@@ -65,6 +65,8 @@ export async function probeMachine(
   options: ProbeOptions,
   freshness: "cached" | "fresh",
 ): Promise<ProbeResult> {
+  const procFault = findProcFault();
+  if (procFault !== undefined) return unusable([procFault]);
   const candidates = findCandidates(options.runtime);
   const delegation = findDelegation();
   const key = probeKey(options, candidates, delegation);

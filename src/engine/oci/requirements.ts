@@ -1,6 +1,6 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { errorText, isCode } from "../../common/errors.ts";
@@ -64,6 +64,16 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     checkProcessLimits(),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
+}
+
+/** Settings of the kernel, of which networks of sandboxes have their own; also what a probe is known by. */
+const SETTINGS = "/proc/sys";
+
+/** What no other check can be made without, as in a systemd unit that sees processes alone in /proc. */
+export function findProcFault(settings = SETTINGS): EngineCheck | undefined {
+  if (existsSync(settings)) return undefined;
+  const remedy = "mount the whole of /proc, as ProcSubset=all of systemd leaves it";
+  return check("proc", `${settings} is not there`, remedy);
 }
 
 /** The kernel loads it for the first mount that asks, also for one that then fails. */
