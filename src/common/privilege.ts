@@ -69,6 +69,12 @@ export function mayNotGain(status: string): boolean {
   return /^NoNewPrivs:\s*1$/m.test(status);
 }
 
+/** Whether a process has a right of root in effect, by the kernel's number; @see capabilities(7). */
+export function hasRight(status: string, right: number): boolean {
+  const rights = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  return ((rights >> BigInt(right)) & 1n) === 1n;
+}
+
 /** One place for the machine's root; for every other user, root of a namespace too, their own data. */
 export function defaultHome(environment: Readonly<Record<string, string | undefined>>): string {
   if (readPrivilege() === "machine") return "/var/lib/sandbox-mcp";

@@ -283,6 +283,11 @@ test.for([
     says: /isolate: root: user id 0 without CAP_SYS_ADMIN: /,
   },
   {
+    what: "without the right to enter a container",
+    script: 'exec setpriv --bounding-set -sys_chroot "$@"',
+    says: /isolate: root: user id 0 without CAP_SYS_CHROOT: /,
+  },
+  {
     what: "a user namespace that maps too few ids",
     script: 'exec unshare --user --map-root-user "$@"',
     says: /isolate: root: user id 0 of a user namespace that maps too few ids: /,

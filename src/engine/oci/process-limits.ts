@@ -6,7 +6,7 @@
  */
 
 import { readFileSync } from "node:fs";
-import { isRootless } from "../../common/privilege.ts";
+import { hasRight, isRootless } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import type { LauncherStep } from "../host/launcher.ts";
 
@@ -72,8 +72,8 @@ export function limitSteps(): LauncherStep[] {
   return LIMITS.map(({ resource, soft, hard }) => ["limit", resource, soft, hard]);
 }
 
-/** The right to raise limits beyond the hard ones; by the kernel's number, of the effective ones. */
-const SYS_RESOURCE = 24n;
+/** The right to raise limits beyond the hard ones, by the kernel's number. */
+const SYS_RESOURCE = 24;
 
 /** Limits of this process that hold in sandboxes, because a service may not raise them. */
 export function checkProcessLimits(
@@ -98,8 +98,5 @@ function findLow({ reported }: ProcessLimit, limits: string): { said: string; re
 }
 
 function mayRaiseLimits(): boolean {
-  if (isRootless()) return false;
-  const status = readFileSync("/proc/self/status", "utf8");
-  const rights = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  return ((rights >> SYS_RESOURCE) & 1n) === 1n;
+  return !isRootless() && hasRight(readFileSync("/proc/self/status", "utf8"), SYS_RESOURCE);
 }

@@ -5,7 +5,7 @@ import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { errorText, isCode } from "../../common/errors.ts";
 import { makeFolders } from "../../common/make-folders.ts";
-import { isRootless, mayNotGain, readPrivilege } from "../../common/privilege.ts";
+import { hasRight, isRootless, mayNotGain, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { isOnOverlay } from "../host/id-maps.ts";
@@ -164,16 +164,30 @@ export function checkOpenFiles(limits?: string): EngineCheck {
   return check("open files", `at most ${hard}`, holds || remedy);
 }
 
-/** Without it root of a container may not mount; by the kernel's number, of the effective ones. */
-const SYS_ADMIN = 21n;
+/** What launcher, runtime and clean-up do as root, by the kernel's numbers; @see capabilities(7). */
+const NEEDED_RIGHTS = [
+  ["CAP_CHOWN", 0],
+  ["CAP_DAC_OVERRIDE", 1],
+  ["CAP_SETGID", 6],
+  ["CAP_SETUID", 7],
+  ["CAP_SETPCAP", 8],
+  ["CAP_SYS_CHROOT", 18],
+  ["CAP_SYS_PTRACE", 19],
+  ["CAP_SYS_ADMIN", 21],
+  ["CAP_MKNOD", 27],
+] as const;
 
-/** What a container needs whose own rules refuse what sandboxes are made of. */
-export const RIGHTS_REMEDY = "in a container, start that with --privileged";
+/** What a container or unit needs whose own rules refuse what sandboxes are made of. */
+export const RIGHTS_REMEDY =
+  "in a container, start that with --privileged; in a systemd unit, leave out CapabilityBoundingSet, " +
+  "ProtectKernelTunables and ProtectControlGroups";
 
 export function checkRoot(status: string): EngineCheck {
-  const rights = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  const isWhole = ((rights >> SYS_ADMIN) & 1n) === 1n;
-  if (!isWhole) return check("root", "user id 0 without CAP_SYS_ADMIN", RIGHTS_REMEDY);
+  const lacks = NEEDED_RIGHTS.filter(([, right]) => !hasRight(status, right));
+  if (lacks.length > 0) {
+    const names = lacks.map(([name]) => name).join(", ");
+    return check("root", `user id 0 without ${names}`, RIGHTS_REMEDY);
+  }
   if (!mayNotGain(status)) return check("root", "user id 0", true);
   return {
     name: "root",

@@ -61,6 +61,9 @@ test("the functions for files that Yarn puts in the place of Node's are no base 
   });
 });
 
+const RIGHTS =
+  "in a container, start that with --privileged; in a systemd unit, leave out CapabilityBoundingSet, ProtectKernelTunables and ProtectControlGroups";
+
 const tree = (path: string, controller: string) =>
   `25 24 0:22 / ${path} rw,relatime - cgroup cgroup rw,${controller}\n`;
 
@@ -115,6 +118,17 @@ describe("the rights of root", () => {
     const own = `CapPrm:\t000001ffffffffff\nCapEff:\t${rights}\nNoNewPrivs:\t${gains}\n`;
     const found = checkRoot(`Name:\tnode\n${own}`);
     expect(found).toMatchObject({ name: "root", outcome });
+  });
+});
+
+test("rights that root lacks and sandboxes are made with are named", () => {
+  // Of SETPCAP, SYS_CHROOT and SYS_PTRACE nothing; SYS_TIME is not needed.
+  const found = checkRoot("CapEff:\t000001fffdf3feff\nNoNewPrivs:\t0\n");
+  expect(found).toEqual({
+    name: "root",
+    outcome: "missing",
+    detail: "user id 0 without CAP_SETPCAP, CAP_SYS_CHROOT, CAP_SYS_PTRACE",
+    remedy: RIGHTS,
   });
 });
 
