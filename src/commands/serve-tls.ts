@@ -1,10 +1,10 @@
 /** The certificate that `serve` shows, and what its clients have to know to accept it. */
 
-import { readFile } from "node:fs/promises";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
+import { openCertificateFiles, type CertificatePaths } from "./certificate-files.ts";
 import { quoteWord } from "./command-line.ts";
 
 export interface ServeTls {
@@ -33,30 +33,20 @@ export async function openServeTls(
     const { authority, identity } = await openServerIdentity({ home, domain }, terms);
     return { identity, authorityPath: authority.path };
   }
-  const identity = await readTlsIdentity(config);
-  return identity && { identity, authorityPath: undefined };
+  const paths = givenPaths(config);
+  if (paths === undefined) return undefined;
+  return { identity: await openCertificateFiles(paths, terms), authorityPath: undefined };
 }
 
-async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity | undefined> {
+/** @throws SandboxError failed_precondition where one of the two is not given. */
+function givenPaths({ tlsCert, tlsKey }: Config): CertificatePaths | undefined {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
   if (tlsCert === undefined || tlsKey === undefined) {
     throw new SandboxError("failed_precondition", "TLS needs a certificate and its key", {
       hint: "give both --tls-cert and --tls-key",
     });
   }
-  const certificate = await readGiven("--tls-cert", tlsCert);
-  return { certificate, key: await readGiven("--tls-key", tlsKey) };
-}
-
-async function readGiven(flag: string, path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    throw new SandboxError("failed_precondition", `${flag} ${path}: ${errorText(error)}`, {
-      cause: error,
-      hint: "name a file in PEM that this user can read",
-    });
-  }
+  return { certificate: tlsCert, key: tlsKey };
 }
 
 /**
