@@ -134,7 +134,8 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
     sandboxID: sandbox.sandboxId,
     clientID: CLIENT_ID,
     ...(sandbox.alias !== undefined && { alias: sandbox.alias }),
-    startedAt: toTime(sandbox.startedAtMs),
+    // A pause is of the present, and the clock may have been set back since the start.
+    startedAt: toTime(Math.min(sandbox.startedAtMs, sandbox.endAtMs)),
     endAt: toTime(sandbox.endAtMs),
     cpuCount: sandbox.limits.cpus,
     memoryMB: sandbox.limits.memoryMb,

@@ -1,6 +1,7 @@
 /** The wall clock is set back by a year while sandboxes run: none of them lives a year longer. */
 
 import { expect, test } from "vitest";
+import { z } from "../../src/common/schema.ts";
 import type { Deadline, Engine } from "../../src/engine/engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
@@ -53,6 +54,32 @@ test.for([
   const endAt = new Date(clock.now() + asked.lifeMs).toISOString();
   expect(await service.call({ path })).toMatchObject({ status: 200, body: { endAt } });
 });
+
+test.for([
+  { when: "before it is paused, by a year", backMs: YEAR_MS, isPausedBefore: false },
+  { when: "before it is paused, by three seconds", backMs: 3_000, isPausedBefore: false },
+  { when: "after it is paused, by a year", backMs: YEAR_MS, isPausedBefore: true },
+])("no sandbox starts after its end, with a clock that is set back $when", async (row) => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using service = await startTestService({ clock });
+  const { sandboxID } = await service.create({ timeout: LIFE_MS / 1_000 });
+  const path = `/sandboxes/${sandboxID}`;
+  const pause = () => service.call({ method: "POST", path: `${path}/pause` });
+  if (row.isPausedBefore) await pause();
+  clock.set(clock.now() - row.backMs);
+  if (!row.isPausedBefore) await pause();
+  await clock.advance(LOOK_MS);
+  const one = await service.call({ path });
+  const all = await service.call({ path: "/v2/sandboxes" });
+  const shown = z.array(times).parse([one.body, ...z.array(z.unknown()).parse(all.body)]);
+  expect(shown.length).toBe(2);
+  for (const { state, startedAt, endAt } of shown) {
+    expect(state).toBe("paused");
+    expect(Date.parse(startedAt)).toBeLessThanOrEqual(Date.parse(endAt));
+  }
+});
+
+const times = z.looseObject({ state: z.string(), startedAt: z.string(), endAt: z.string() });
 
 test("a deadline for the guardian that could not be written is written later", async () => {
   const clock = createFakeClock(2 * YEAR_MS);
