@@ -27,6 +27,7 @@ import { endWhenRevoked } from "./end-when-revoked.ts";
 import { answerFailure, refusesMethod, RETRY_AFTER_S, sendRpcError } from "./http-refusals.ts";
 import { findId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
+import { replaceStream } from "./notification-stream.ts";
 import { hold, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
@@ -226,6 +227,7 @@ function createLegacy(options: LegacyOptions, sessions: Sessions) {
     }
     const session = known ?? (await openSession(options, sessions, principal));
     hold(session, { response, body, clock: state.clock });
+    replaceStream(session, { request, response, clock: state.clock });
     await session.transport.handleRequest(request, response, body);
     const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.

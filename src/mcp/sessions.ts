@@ -3,6 +3,7 @@
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import { createKeptReplies, type KeptReplies } from "./kept-replies.ts";
 import type { MessageId } from "./message-id.ts";
+import type { NotificationStream } from "./notification-stream.ts";
 import type { McpState } from "./state.ts";
 
 export interface OpenRequest {
@@ -25,6 +26,8 @@ export interface Session {
   readonly openIds: Map<MessageId, OpenRequest>;
   /** Of the protocol; undefined before the handshake. */
   revision?: string;
+  /** On which its host hears of changes. */
+  stream?: NotificationStream;
 }
 
 export interface Sessions extends AsyncDisposable {

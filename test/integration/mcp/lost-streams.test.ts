@@ -3,9 +3,12 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startEndpoint } from "../../support/mcp-endpoint.ts";
+import { INITIALIZE } from "../../support/stdio-connection.ts";
 import { toReply } from "../../support/tool-reply.ts";
 
+const MINUTE_MS = 60_000;
 const HEADERS = { authorization: "Bearer key-alice" };
 
 test("a host whose connection breaks during a call gets its reply", async () => {
@@ -56,3 +59,47 @@ test("an event that this session did not send is answered by an empty stream", a
   ]);
   await client.close();
 });
+
+test("a host that lost its network listens again, and the stream before it ends", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const opened = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE });
+  await opened.text();
+  const session = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+  const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
+  const listen = async () => fetch(endpoint.url, { headers });
+  const lost = await listen();
+  await clock.advance(MINUTE_MS - 1);
+  expect([lost.status, (await listen()).status]).toEqual([200, 409]);
+  await clock.advance(1);
+  const heard = await listen();
+  expect([heard.status, (await listen()).status]).toEqual([200, 409]);
+  await expect(lost.text()).rejects.toThrow("terminated");
+  const text = readSoFar(heard);
+  await (await endpoint.post(CREATE, session)).text();
+  await expect
+    .poll(async () => {
+      await clock.advance(1_000);
+      return text();
+    })
+    .toContain("notifications/resources/list_changed");
+});
+
+const CREATE = {
+  jsonrpc: "2.0",
+  id: 2,
+  method: "tools/call",
+  params: { name: "create_sandbox", arguments: {} },
+};
+
+/** What has arrived of a body that goes on. */
+function readSoFar({ body }: Response): () => string {
+  let text = "";
+  const sink = new WritableStream<string>({ write: (piece) => void (text += piece) });
+  // It breaks at the end of the endpoint.
+  body
+    ?.pipeThrough(new TextDecoderStream())
+    .pipeTo(sink)
+    .catch(() => undefined);
+  return () => text;
+}

@@ -1,0 +1,40 @@
+/**
+ * The stream of a session on which its host hears of changes. A host whose network broke opens a new
+ * one, and the connection of the old one may look open here for a quarter of an hour.
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Clock } from "../common/clock.ts";
+import type { Session } from "./sessions.ts";
+
+/** A younger one stays, so that two hosts of one session do not end each other's again and again. */
+const MIN_AGE_MS = 60_000;
+
+/** An open stream. */
+export interface NotificationStream {
+  readonly response: ServerResponse;
+  readonly openedAtMs: number;
+}
+
+/** Ends the stream of the session where this request opens another; the library refuses a second one. */
+export function replaceStream(
+  session: Session,
+  opening: {
+    readonly request: IncomingMessage;
+    readonly response: ServerResponse;
+    readonly clock: Clock;
+  },
+): void {
+  const { request, response, clock } = opening;
+  if (request.method !== "GET" || request.headers["last-event-id"] !== undefined) return;
+  const nowMs = clock.elapsed();
+  const { stream: before } = session;
+  if (before !== undefined && nowMs - before.openedAtMs < MIN_AGE_MS) return;
+  session.transport.closeStandaloneSSEStream();
+  // Its host may be gone, and would take no end.
+  before?.response.destroy();
+  session.stream = { response, openedAtMs: nowMs };
+  response.once("close", () => {
+    if (session.stream?.response === response) delete session.stream;
+  });
+}
