@@ -10,12 +10,6 @@ import type { Session } from "./sessions.ts";
 /** A younger one stays, so that two hosts of one session do not end each other's again and again. */
 const MIN_AGE_MS = 60_000;
 
-/** An open stream. */
-export interface NotificationStream {
-  readonly response: ServerResponse;
-  readonly openedAtMs: number;
-}
-
 /** Ends the stream of the session where this request opens another; the library refuses a second one. */
 export function replaceStream(
   session: Session,

@@ -1,9 +1,9 @@
 /** The sessions of older hosts at one HTTP endpoint: at most a hundred; unused ones end. */
 
+import type { ServerResponse } from "node:http";
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import { createKeptReplies, type KeptReplies } from "./kept-replies.ts";
 import type { MessageId } from "./message-id.ts";
-import type { NotificationStream } from "./notification-stream.ts";
 import type { McpState } from "./state.ts";
 
 export interface OpenRequest {
@@ -13,6 +13,13 @@ export interface OpenRequest {
   isPassedOn: boolean;
   /** Whether the library has it; one of a batch waits for its turn before. */
   isDelivered: boolean;
+}
+
+/** An open stream on which a host hears of changes. */
+interface NotificationStream {
+  readonly response: ServerResponse;
+  /** By the clock of durations. */
+  readonly openedAtMs: number;
 }
 
 export interface Session {
@@ -26,7 +33,6 @@ export interface Session {
   readonly openIds: Map<MessageId, OpenRequest>;
   /** Of the protocol; undefined before the handshake. */
   revision?: string;
-  /** On which its host hears of changes. */
   stream?: NotificationStream;
 }
 
