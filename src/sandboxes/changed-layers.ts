@@ -35,8 +35,8 @@ async function tell({ store, log, layersDirectory }: Home): Promise<void> {
   if (names.length === 0) return;
   log.warn(
     { op: "layers", count: names.length, templates: names.slice(0, MAX_NAMES) },
-    "modes of files in the home were changed: in sandboxes of these templates and snapshots only root " +
-      "can run programs; restore layers from a backup with modes and owners, or make them anew",
+    "modes of files in the home were changed: in sandboxes of these templates and snapshots programs " +
+      "or sudo fail; restore layers from a backup with modes and owners, or make them anew",
   );
 }
 

@@ -1,6 +1,6 @@
 /**
  * Whether a tree still has the modes with which it was made. After `chmod -R` on a home, or a copy of it
- * without modes, its sandboxes start, but of their accounts only root can run programs.
+ * without modes, its sandboxes start, but only root can run programs in them, or `sudo` fails.
  */
 
 import { lstat } from "node:fs/promises";
