@@ -3,21 +3,9 @@
  * into a folder that every container mounts read-only. Nothing of it comes from a template.
  */
 
-import { createHash, randomBytes } from "node:crypto";
-import { constants } from "node:fs";
-import {
-  chmod,
-  chown,
-  copyFile,
-  mkdir,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { constants, readdirSync, realpathSync } from "node:fs";
+import { chmod, chown, copyFile, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TellFailure } from "../../common/clean-up.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
@@ -28,10 +16,9 @@ import { runProgram } from "../host/run-program.ts";
 import { DAEMONS } from "../storage/prune.ts";
 import { DAEMON_FILES, writeCompileCache, type WarmUp } from "./compile-cache.ts";
 import { DAEMON_DIRECTORY, nodeFlags, OPENSSL_CONFIG } from "./daemon-command.ts";
+import { identityOf, type Parts } from "./identity.ts";
 import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 
-/** A change of the layout below makes a new folder. */
-const LAYOUT = 7;
 /** The subdirectory of the code interpreter. */
 const INTERPRETER = "interpreter";
 /**
@@ -72,11 +59,12 @@ export interface DaemonSources {
  * when another process holds the lock for too long.
  */
 export async function prepareDaemon(home: string, sources: DaemonSources): Promise<string> {
-  const parts = await locateParts(sources);
+  const parts = locateParts(sources);
   const parent = join(home, DAEMONS);
-  const directory = join(parent, await identityOf(parts));
+  const directory = join(parent, identityOf(parts));
   // It may be a link to one that several homes share; no link is followed where it is mounted.
-  const find = async () => ((await isIntact(directory)) ? realpath(directory) : undefined);
+  const find = async () =>
+    (await isIntact(directory)) ? realpathSync.native(directory) : undefined;
   const make = async (signal: AbortSignal): Promise<string> => {
     await mkdir(parent, { recursive: true, mode: 0o700 });
     // While the lock is held, the makers of these drafts are dead.
@@ -104,36 +92,27 @@ export async function removeDeadDaemons(home: string, tell: TellFailure): Promis
 
 /** Where that folder is, or will be when it is made. */
 export async function locateDaemon(home: string, sources: DaemonSources): Promise<string> {
-  return join(home, DAEMONS, await identityOf(await locateParts(sources)));
+  return join(home, DAEMONS, identityOf(locateParts(sources)));
 }
 
-/** Programs by the name that they get in the folder. */
-interface Parts {
-  readonly programs: Readonly<Record<string, string>>;
-  /** Files of code, by their names there too. */
-  readonly scripts: Readonly<Record<string, string>>;
-  readonly perlDirectory: string;
-  /** What the compiled code depends on besides: the flags of node and the calls of the warm-up run. */
-  readonly compiledFor: string;
-}
-
-async function locateParts(sources: DaemonSources): Promise<Parts> {
+/** At once, for each start: a promise for each file would take longer than all of them. */
+function locateParts(sources: DaemonSources): Parts {
   const programs = {
-    node: await realpath(sources.node),
-    sh: await realpathOf("/bin/sh"),
-    setpriv: await realpathOf("/usr/bin/setpriv"),
-    perl: await realpathOf("/usr/bin/perl"),
+    node: realpathSync.native(sources.node),
+    sh: realpathOf("/bin/sh"),
+    setpriv: realpathOf("/usr/bin/setpriv"),
+    perl: realpathOf("/usr/bin/perl"),
   };
   const scripts: Record<string, string> = {
-    [DAEMON_FILES.program]: await realpathOf(sources.bundle),
-    [DAEMON_FILES.starter]: await realpathOf(sources.starter),
+    [DAEMON_FILES.program]: realpathOf(sources.bundle),
+    [DAEMON_FILES.starter]: realpathOf(sources.starter),
   };
   const { perlDirectory, interpreterDirectory } = sources;
   for (const name of DAEMON_PERL_FILES) {
-    scripts[name] = await realpathOf(join(perlDirectory, name));
+    scripts[name] = realpathOf(join(perlDirectory, name));
   }
   if (interpreterDirectory !== undefined) {
-    for (const name of await findPrograms(interpreterDirectory)) {
+    for (const name of findPrograms(interpreterDirectory)) {
       scripts[join(INTERPRETER, name)] = join(interpreterDirectory, name);
     }
   }
@@ -143,33 +122,21 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
 }
 
 /** The files of a directory that is copied as it is, in one order. */
-async function findPrograms(directory: string): Promise<string[]> {
-  const names = await readdir(directory);
-  return names.filter((name) => /\.(?:py|sh|mjs)$/.test(name)).toSorted();
+function findPrograms(directory: string): string[] {
+  return readdirSync(directory)
+    .filter((name) => /\.(?:py|sh|mjs)$/.test(name))
+    .toSorted();
 }
 
-async function realpathOf(path: string): Promise<string> {
+function realpathOf(path: string): string {
   try {
-    return await realpath(path);
+    return realpathSync.native(path);
   } catch (error) {
     throw new SandboxError("failed_precondition", `no ${path}: ${errorText(error)}`, {
       cause: error,
       hint: "run `npm run build` for the bundle; setpriv comes with util-linux, perl with perl-base",
     });
   }
-}
-
-/** A name that changes with any part. Reading 100 MB of node at each start would cost too much. */
-async function identityOf(parts: Parts): Promise<string> {
-  const hash = createHash("sha256").update(`layout ${LAYOUT}\n${parts.compiledFor}\n`);
-  for (const [name, path] of Object.entries(parts.programs)) {
-    const entry = await stat(path, { bigint: true });
-    hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
-  }
-  for (const [name, path] of Object.entries(parts.scripts)) {
-    hash.update(name).update(await readFile(path));
-  }
-  return hash.digest("hex").slice(0, 32);
 }
 
 async function copyParts(draft: string, parts: Parts, warmUp: WarmUp): Promise<void> {
@@ -199,7 +166,7 @@ async function copyParts(draft: string, parts: Parts, warmUp: WarmUp): Promise<v
 }
 
 async function settleModes(draft: string): Promise<void> {
-  for (const name of await listFiles(draft)) {
+  for (const name of listFiles(draft)) {
     // A copy has the owner of what was copied: in a user namespace that may be an id of a container.
     await chown(join(draft, name), process.getuid?.() ?? 0, process.getgid?.() ?? 0);
     await chmod(join(draft, name), 0o755);

@@ -3,7 +3,8 @@
  * does without reading a hundred megabytes.
  */
 
-import { lstat, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { lstatSync, readdirSync, statSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { readIfThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
@@ -34,8 +35,8 @@ export async function writeManifest(directory: string): Promise<void> {
 }
 
 /** Every file but the manifest. */
-export async function listFiles(directory: string): Promise<string[]> {
-  const entries = await readdir(directory, { withFileTypes: true, recursive: true });
+export function listFiles(directory: string): string[] {
+  const entries = readdirSync(directory, { withFileTypes: true, recursive: true });
   return entries
     .filter((entry) => !entry.isDirectory())
     .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
@@ -44,15 +45,15 @@ export async function listFiles(directory: string): Promise<string[]> {
 
 async function describeFolder(directory: string): Promise<Manifest> {
   const manifest: Manifest = {};
-  for (const name of await listFiles(directory)) {
+  for (const name of listFiles(directory)) {
     const path = join(directory, name);
-    manifest[name] = { sha256: await hashOf(path), ...(await stampOf(path)) };
+    manifest[name] = { sha256: await hashOf(path), ...stampOf(path) };
   }
   return manifest;
 }
 
-async function stampOf(path: string): Promise<Omit<Manifest[string], "sha256">> {
-  const entry = await lstat(path, { bigint: true });
+function stampOf(path: string): Omit<Manifest[string], "sha256"> {
+  const entry = lstatSync(path, { bigint: true });
   return {
     inode: String(entry.ino),
     sizeBytes: String(entry.size),
@@ -70,20 +71,21 @@ function modeOf({ mode }: { readonly mode: bigint }): string {
  * Whether every file is the one that was hashed. Its change time moves with any write and no
  * program can set it; only where it differs, as after a move to another disk, is it hashed again. A
  * copy or a backup without modes has the bytes: programs could not be started, or the daemon be traced.
+ * It is asked at each start, and looks at the files at once: promises would take ten times as long.
  */
 export async function isIntact(directory: string): Promise<boolean> {
   const manifest = await readManifest(directory);
   if (manifest === undefined) return false;
-  const names = await listFiles(directory);
+  const names = listFiles(directory);
   if (names.length !== Object.keys(manifest).length) return false;
   const folders = new Set(names.map((name) => dirname(join(directory, name))));
   for (const folder of folders) {
-    if (modeOf(await stat(folder, { bigint: true })) !== FOLDER_MODE) return false;
+    if (modeOf(statSync(folder, { bigint: true })) !== FOLDER_MODE) return false;
   }
   for (const name of names) {
     const known = manifest[name];
     const path = join(directory, name);
-    const stamp = await stampOf(path);
+    const stamp = stampOf(path);
     if (known === undefined || stamp.mode !== known.mode) return false;
     const isUntouched =
       stamp.inode === known.inode &&

@@ -78,13 +78,15 @@ export async function checkLayers(layers: readonly Layer[]): Promise<void> {
     throw new SandboxError("invalid_argument", `${layers.length} layers, at most ${MAX_LAYERS}`);
   }
   const trees = layers.flatMap((layer) => [layer.root, ...(layer.usr ? [layer.usr] : [])]);
-  for (const tree of trees) {
-    if ((await kindOf(tree)) !== "folder") {
-      const cause = new Error(`no folder at ${tree}`);
-      throw new SandboxError("not_found", "a layer does not exist", { cause });
-    }
-  }
-  for (const name of REAL_FOLDERS) await checkFolder(name, layers);
+  // Beside each other: each look waits for a thread of its own.
+  await Promise.all(trees.map(checkTree));
+  await Promise.all(REAL_FOLDERS.map(async (name) => checkFolder(name, layers)));
+}
+
+async function checkTree(tree: string): Promise<void> {
+  if ((await kindOf(tree)) === "folder") return;
+  const cause = new Error(`no folder at ${tree}`);
+  throw new SandboxError("not_found", "a layer does not exist", { cause });
 }
 
 /**

@@ -1,6 +1,6 @@
 /** The daemon's directory: its name, by what its compiled code depends on, and whether it is intact. */
 
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { WarmUp } from "../../../src/engine/daemon/compile-cache.ts";
@@ -9,14 +9,21 @@ import { isIntact, writeManifest } from "../../../src/engine/daemon/manifest.ts"
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
+const CODE_BYTES = 8 * 1024 ** 2;
+
+/** What this process has read so far, from files and everything else. */
+async function readBytes(): Promise<number> {
+  return Number(/^rchar: (\d+)$/m.exec(await readFile("/proc/self/io", "utf8"))?.[1]);
+}
+
 const request = (body: string | Uint8Array): WarmUp => {
   const rest = { socket: "public", method: "POST", path: "/call" } as const;
   return (folder) => [{ ...rest, headers: { folder }, body }];
 };
 
-async function directoryOf(warmUp: WarmUp): Promise<string> {
+async function directoryOf(warmUp: WarmUp, bundle = import.meta.filename): Promise<string> {
   return locateDaemon("/home", {
-    bundle: import.meta.filename,
+    bundle,
     starter: import.meta.filename,
     node: process.execPath,
     perlDirectory: PERL_DIRECTORY,
@@ -33,6 +40,27 @@ test("other requests of the warm-up run have another directory", async () => {
     async ([warmUp = () => []]) => directoryOf(warmUp),
   );
   expect(new Set(await Promise.all(directories)).size).toBe(directories.length);
+});
+
+test("code that has not changed is read once", async () => {
+  await using folder = await makeTempFolder();
+  const bundle = join(folder.path, "bundle");
+  await writeFile(bundle, Buffer.alloc(CODE_BYTES));
+  const named = await directoryOf(request("a"), bundle);
+  const before = await readBytes();
+  expect(await directoryOf(request("a"), bundle)).toBe(named);
+  expect((await readBytes()) - before).toBeLessThan(CODE_BYTES);
+});
+
+test("code of the same size and another content has another directory", async () => {
+  await using folder = await makeTempFolder();
+  const bundle = join(folder.path, "bundle");
+  await writeFile(bundle, "first");
+  const named = await directoryOf(request("a"), bundle);
+  await writeFile(bundle, "other");
+  expect(await directoryOf(request("a"), bundle)).not.toBe(named);
+  await writeFile(bundle, "first");
+  expect(await directoryOf(request("a"), bundle)).toBe(named);
 });
 
 test.for([
