@@ -2,9 +2,8 @@
 
 import { join } from "node:path";
 import { hasParts, listFolder } from "../common/files.ts";
+import { keepsModes } from "../common/tree-modes.ts";
 import type { Layer } from "../engine/engine.ts";
-import { TREES } from "../engine/storage/layers.ts";
-import { keepsModes } from "../engine/storage/tree-modes.ts";
 
 /** The templates whose builds lie in a home, each with its moment and recipe in its name. */
 type BuiltKind = "base" | "interpreter";
@@ -29,7 +28,7 @@ export async function findBuilt(
 /** The name of the newest build that is complete, and as it was made. */
 export async function findNewest(home: string, kind: BuiltKind): Promise<string | undefined> {
   for await (const name of completeBuilds(home, kind)) {
-    if (await keepsModes(join(home, "layers", name, TREES.root))) return name;
+    if (await keepsModes(join(home, "layers", name, "root"))) return name;
   }
   return undefined;
 }

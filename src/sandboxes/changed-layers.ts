@@ -5,8 +5,8 @@
 
 import { join } from "node:path";
 import { listFolder } from "../common/files.ts";
+import { isOpenTree, keepsModes } from "../common/tree-modes.ts";
 import { TREES } from "../engine/storage/layers.ts";
-import { isOpenTree, keepsModes } from "../engine/storage/tree-modes.ts";
 import type { Store } from "../store/store.ts";
 import type { Folders, Services } from "./context.ts";
 import { layerFolders, readBuilds } from "./layer-folders.ts";

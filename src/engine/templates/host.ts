@@ -9,12 +9,12 @@ import { dirname, join } from "node:path";
 import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
+import { isOpenTree } from "../../common/tree-modes.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { launcherCommand } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
-import { isOpenTree } from "../storage/tree-modes.ts";
 import type { BuildOptions } from "./base.ts";
 import { LOCAL_MODE, makeFolder, readAccounts, redactSources, writeSettings } from "./settings.ts";
 

@@ -13,11 +13,11 @@ import { errorText, hasErrorCode, isCode, SandboxError } from "../../common/erro
 import { isThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import { isOpenTree } from "../../common/tree-modes.ts";
 import type { Layer } from "../engine.ts";
 import { discardFolder } from "../host/drafts.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
-import { isOpenTree } from "../storage/tree-modes.ts";
 import { shiftIds } from "./base.ts";
 import { LOCAL_MODE, makeFolder } from "./settings.ts";
 

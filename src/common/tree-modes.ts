@@ -5,7 +5,7 @@
 
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
-import { ifThere } from "../../common/files.ts";
+import { ifThere } from "./files.ts";
 
 /** Every account may list and enter the folder. */
 const OPEN = 0o005;
