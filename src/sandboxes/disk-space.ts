@@ -9,6 +9,7 @@ import {
   isCode,
   SandboxError,
 } from "../common/errors.ts";
+import { BTRFS, readPendingBytes } from "../engine/storage/btrfs-space.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 import { whileSpaceLeft } from "./while-space-left.ts";
@@ -51,8 +52,10 @@ export interface CopyLedger {
  * its reserve: what is written to the store takes space of both.
  */
 export async function readSpace(path: string): Promise<HostSpace> {
-  const { bavail, blocks, bsize } = await statfs(path).catch(toHomeFault);
-  const own = { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+  const { bavail, blocks, bsize, type } = await statfs(path).catch(toHomeFault);
+  const pendingBytes = type === BTRFS ? await readPendingBytes(path) : 0;
+  const freeBytes = Math.max(bavail * bsize - pendingBytes, 0);
+  const own = { freeBytes, totalBytes: blocks * bsize };
   const store = await readStoreSpace(path);
   if (store === undefined) return own;
   const left = { ...own, freeBytes: Math.max(own.freeBytes - store.unwrittenBytes, 0) };
