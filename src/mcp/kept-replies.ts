@@ -1,6 +1,7 @@
 /**
  * The newest replies of each session, for a host whose connection broke: it names the last event that
- * it has (`Last-Event-ID`) and gets the reply that came after it. Progress is not kept.
+ * it has (`Last-Event-ID`) and gets the reply that came after it, or an error in place of one that is
+ * no longer kept: official clients would wait for it until their time limit. Progress is not kept.
  */
 
 import { isJSONRPCErrorResponse, isJSONRPCResultResponse } from "@modelcontextprotocol/server";
@@ -11,20 +12,33 @@ const MAX_CHARACTERS = 1024 * 1024;
 const MAX_REPLIES = 32;
 /** Of all sessions: most are never ended by their hosts, and broken connections come back soon. */
 const MAX_CHARACTERS_OF_ALL = 16 * MAX_CHARACTERS;
+/** Replies of one session of which is known that they are no longer kept. */
+const MAX_LOST = 256;
+const LOST_CODE = -32_000;
+const LOST_TEXT =
+  "the connection broke, and the reply is no longer kept: look before you repeat a call that changes something";
 
-interface KeptReply {
+interface SentReply {
   readonly number: number;
   readonly id: string;
   readonly streamId: string;
   readonly message: JSONRPCMessage;
+}
+
+interface KeptReply extends SentReply {
   readonly characters: number;
-  readonly shelf: Shelf;
+  readonly shelf: SessionShelf;
 }
 
 /** Replies, oldest first. */
 interface Shelf {
   readonly replies: Set<KeptReply>;
   characters: number;
+}
+
+interface SessionShelf extends Shelf {
+  /** Errors in place of replies that are older than all that are kept. */
+  readonly lost: Set<SentReply>;
 }
 
 /** The replies of one session. */
@@ -48,6 +62,17 @@ export function createKeptReplies(): KeptReplies {
     }
   }
 
+  function lose(reply: KeptReply): void {
+    drop(reply);
+    const { number, id, streamId, message, shelf } = reply;
+    if (!("id" in message) || message.id === undefined) return;
+    const error = { code: LOST_CODE, message: LOST_TEXT };
+    const told = { jsonrpc: "2.0", id: message.id, error } as const;
+    shelf.lost.add({ number, id, streamId, message: told });
+    const [oldest] = shelf.lost;
+    if (shelf.lost.size > MAX_LOST && oldest !== undefined) shelf.lost.delete(oldest);
+  }
+
   function keep(reply: KeptReply): void {
     const own = reply.shelf;
     for (const shelf of [all, own]) {
@@ -57,11 +82,11 @@ export function createKeptReplies(): KeptReplies {
     for (const oldest of own.replies) {
       const { size } = own.replies;
       if (size <= MAX_REPLIES && (size === 1 || own.characters <= MAX_CHARACTERS)) break;
-      drop(oldest);
+      lose(oldest);
     }
     for (const oldest of all.replies) {
       if (all.replies.size === 1 || all.characters <= MAX_CHARACTERS_OF_ALL) break;
-      drop(oldest);
+      lose(oldest);
     }
   }
 
@@ -76,7 +101,7 @@ function openReplies(
   keep: (reply: KeptReply) => void,
   drop: (reply: KeptReply) => void,
 ): SessionReplies {
-  const shelf = newShelf();
+  const shelf: SessionShelf = { ...newShelf(), lost: new Set() };
   let number = 0;
   let isOver = false;
   return {
@@ -94,7 +119,7 @@ function openReplies(
       const mark = lastEventId.indexOf(":");
       const last = Number(lastEventId.slice(0, mark));
       const streamId = lastEventId.slice(mark + 1);
-      const missed = [...shelf.replies].filter(
+      const missed = [...shelf.lost, ...shelf.replies].filter(
         (reply) => reply.streamId === streamId && reply.number > last,
       );
       for (const { id, message } of missed) await send(id, message);
@@ -103,6 +128,7 @@ function openReplies(
     forget() {
       isOver = true;
       for (const reply of shelf.replies) drop(reply);
+      shelf.lost.clear();
     },
   };
 }

@@ -9,7 +9,7 @@ const replyOf = (id: number, text = "") =>
 async function missedOf(kept: SessionReplies, lastEventId: string) {
   const missed: unknown[] = [];
   const send = async (_id: string, message: object) => {
-    if ("id" in message) missed.push(message.id);
+    if ("result" in message && "id" in message) missed.push(message.id);
   };
   return { streamId: await kept.replayEventsAfter(lastEventId, { send }), missed };
 }
@@ -33,6 +33,27 @@ test("of many and of large replies the newest are kept", async () => {
   expect([missed.length, missed[0]]).toEqual([32, 9]);
   await kept.storeEvent("one", replyOf(41, "x".repeat(2 * 1024 * 1024)));
   expect((await missedOf(kept, "0:one")).missed).toEqual([41]);
+});
+
+test("a reply that is no longer kept is an error in its place, in the order of replies", async () => {
+  const kept = createKeptReplies().open();
+  for (let id = 1; id <= 600; id += 1) await kept.storeEvent(`of ${id % 2}`, replyOf(id));
+  const sent: { readonly number: number; readonly message: object }[] = [];
+  const send = async (id: string, message: object) =>
+    void sent.push({ number: Number.parseInt(id, 10), message });
+  await kept.replayEventsAfter("500:of 1", { send });
+  expect(sent.map(({ number }) => number)).toEqual(
+    Array.from({ length: 50 }, (_, at) => 501 + 2 * at),
+  );
+  const error = { code: -32_000, message: expect.stringContaining("no longer kept") };
+  expect(sent[0]?.message).toEqual({ jsonrpc: "2.0", id: 501, error });
+  expect(sent.at(-1)?.message).toEqual(replyOf(599));
+  sent.length = 0;
+  await kept.replayEventsAfter("0:of 1", { send });
+  // 32 replies and 256 errors before them, of both streams.
+  expect([sent.length, sent[0]?.number]).toEqual([144, 313]);
+  kept.forget();
+  expect(await missedOf(kept, "0:of 1")).toMatchObject({ missed: [] });
 });
 
 test("all sessions together keep so much, the newest replies; an ended session keeps nothing", async () => {
