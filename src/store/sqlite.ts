@@ -2,7 +2,7 @@
 
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { openBuildLines, openTemplateBuilds } from "./build-tables.ts";
 import { watchFile } from "./database-file.ts";
 import { logPathOf, newerVersionError } from "./file-version.ts";
@@ -17,7 +17,14 @@ import {
   openTemplates,
   openVolumes,
 } from "./state-tables.ts";
-import { BUSY_TIMEOUT_MS, hintFor, inTransaction, isBusy, translate } from "./statement.ts";
+import {
+  BUSY_TIMEOUT_MS,
+  hintFor,
+  inTransaction,
+  isBusy,
+  isDamage,
+  translate,
+} from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openValues } from "./value-table.ts";
 
@@ -43,7 +50,7 @@ export function openStore(options: { readonly path: string }): Store {
     stack.adopt(openDatabase(path, wanted), (database) => database.close());
   const state = open(options.path, { synchronous: "FULL", steps: STATE_STEPS });
   const logPath = options.path === MEMORY ? MEMORY : logPathOf(options.path);
-  const logs = open(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
+  const logs = open(logPath, { synchronous: "NORMAL", steps: LOG_STEPS, ifDamaged: LOGS_DAMAGED });
   const owned = stack.move();
   return {
     sandboxes: openSandboxes(state),
@@ -62,9 +69,14 @@ export function openStore(options: { readonly path: string }): Store {
   };
 }
 
+const LOGS_DAMAGED =
+  "it has logs alone: restore it from a backup, or move it away with its -wal and -shm for an empty one";
+
 interface DatabaseOptions {
   readonly synchronous: "FULL" | "NORMAL";
   readonly steps: readonly string[];
+  /** What to do then, where it is not to restore it. */
+  readonly ifDamaged?: string;
 }
 
 /** Made before SQLite makes it: its other files take over the mode. */
@@ -88,7 +100,9 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
     throw new SandboxError("unavailable", `database ${path} cannot be opened`, {
       cause: error,
       hint:
-        hintFor(error) ?? "check that the home is on a local file system, writable and not full",
+        (isDamage(error) ? options.ifDamaged : undefined) ??
+        hintFor(error) ??
+        "check that the home is on a local file system, writable and not full",
     });
   }
   if (path !== MEMORY) watchFile(database, path);
@@ -127,10 +141,20 @@ function takeSteps(database: DatabaseSync, path: string, steps: readonly string[
     // Another process may have taken them while this one waited for the right to write.
     const version = readVersion(database);
     if (version > steps.length) throw newerVersionError(path, version);
-    translate(() => {
-      for (const step of steps.slice(version)) database.exec(step);
-      database.exec(`PRAGMA user_version = ${steps.length}`);
-    });
+    try {
+      translate(() => {
+        for (const step of steps.slice(version)) database.exec(step);
+        database.exec(`PRAGMA user_version = ${steps.length}`);
+      });
+    } catch (error) {
+      if (!hasErrorCode(error, "internal")) throw error;
+      // Such as a row that is no record: the older version never read it.
+      const change = `of version ${version} could not be changed to version ${steps.length}`;
+      throw new SandboxError("failed_precondition", `database ${path} ${change}`, {
+        cause: error.cause,
+        hint: "it is as before: use the sandbox-mcp that wrote it, or restore it from a backup",
+      });
+    }
   });
 }
 

@@ -99,6 +99,12 @@ export function isBusy(error: unknown): boolean {
   return primaryCode(error) === SQLITE_BUSY;
 }
 
+/** Whether the file is no whole database. */
+export function isDamage(error: unknown): boolean {
+  const code = primaryCode(error);
+  return code !== undefined && FAULTS[code] === DAMAGED;
+}
+
 function primaryCode(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode & PRIMARY_CODE_MASK : undefined;

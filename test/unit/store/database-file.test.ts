@@ -79,3 +79,18 @@ test("a damaged database is named, with what to do about it", async () => {
     }),
   );
 });
+
+test("damaged logs are named, with how to go on without them", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  await writeFile(`${path}-logs`, "no database ".repeat(1_000));
+  expect(() => openStore({ path })).toThrow(
+    expect.objectContaining({
+      code: "unavailable",
+      message: `database ${path}-logs cannot be opened`,
+      hint:
+        "it has logs alone: restore it from a backup, " +
+        "or move it away with its -wal and -shm for an empty one",
+    }),
+  );
+});

@@ -128,6 +128,27 @@ test("rows of an older home that came to another template are found by it", asyn
   expect(counts).toEqual([0, 1]);
 });
 
+test.for(["{", "{}"])(
+  "an older home with a row that holds %s is refused and left as it is",
+  async (record) => {
+    await using folder = await makeTempFolder();
+    const path = join(folder.path, "state.db");
+    using database = new DatabaseSync(path);
+    for (const step of STATE_STEPS.slice(0, 4)) database.exec(step);
+    database.exec("PRAGMA user_version = 4");
+    database.prepare("INSERT INTO sandboxes VALUES ('i0', 'serve', 't1', ?)").run(record);
+    expect(() => openStore({ path })).toThrow(
+      expect.objectContaining({
+        code: "failed_precondition",
+        message: `database ${path} of version 4 could not be changed to version ${STATE_STEPS.length}`,
+        hint: "it is as before: use the sandbox-mcp that wrote it, or restore it from a backup",
+      }),
+    );
+    expect(database.prepare("PRAGMA user_version").get()).toEqual({ user_version: 4 });
+    expect(database.prepare("SELECT owner FROM sandboxes").get()).toEqual({ owner: "serve" });
+  },
+);
+
 test.for(["{", "{}"])("a row that holds %s is told as such", async (record) => {
   await using folder = await makeTempFolder();
   const path = join(folder.path, "state.db");
