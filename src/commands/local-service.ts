@@ -15,7 +15,6 @@ import { openStoreImage } from "../engine/storage/store-image.ts";
 import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
-import { findBase } from "./base-layers.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { commandLine } from "./command-line.ts";
 import {
@@ -32,7 +31,7 @@ import { holdProgramFiles } from "./program-copies.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 import { storeNote } from "./store-note.ts";
-import { findTemplateLack } from "./template-lack.ts";
+import { requireBase } from "./template-lack.ts";
 
 /** The service that a stdio server speaks to. */
 export interface OpenService {
@@ -216,18 +215,6 @@ export async function startLocal(
 
 function say(line: string): void {
   process.stderr.write(`sandbox-mcp: ${line}\n`);
-}
-
-/** @throws SandboxError unavailable where there is no base and none can be built, nor a template of an image. */
-async function requireBase(config: Config): Promise<void> {
-  const { home, buildsBase } = config;
-  if ((await findBase(home)) !== undefined) return;
-  const off = { detail: "--build-base is off", hint: commandLine(config, "template pull base") };
-  const lack = (await findTemplateLack(home)) ?? (buildsBase ? undefined : off);
-  if (lack === undefined) return;
-  throw new SandboxError("unavailable", `the template base was not built: ${lack.detail}`, {
-    hint: lack.hint,
-  });
 }
 
 async function requireUsable(engine: Engine, config: Config): Promise<EngineReport> {

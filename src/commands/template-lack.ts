@@ -1,8 +1,11 @@
 /** Whether a home has no template for clients to name, and can have none built. */
 
+import { SandboxError } from "../common/errors.ts";
+import type { Config } from "../config.ts";
 import { findBuildLack, type BuildLack } from "../engine/templates/base.ts";
 import { hasImage } from "../sandboxes/layer-folders.ts";
-import { findBase, listLayers } from "./base-layers.ts";
+import { findBase, hasLostModes, listLayers } from "./base-layers.ts";
+import { commandLine } from "./command-line.ts";
 
 /** What the machine lacks to build `base`; undefined also where the home has that, or templates of images. */
 export async function findTemplateLack(
@@ -11,4 +14,19 @@ export async function findTemplateLack(
 ): Promise<BuildLack | undefined> {
   if (lack === undefined || (await findBase(home)) !== undefined) return undefined;
   return hasImage(await listLayers(home)) ? undefined : lack;
+}
+
+/** @throws SandboxError unavailable where there is no base and none can be built, nor a template of an image. */
+export async function requireBase(config: Config): Promise<void> {
+  const { home, buildsBase } = config;
+  if ((await findBase(home)) !== undefined) return;
+  const off = { detail: "--build-base is off", hint: commandLine(config, "template pull base") };
+  const lack = (await findTemplateLack(home)) ?? (buildsBase ? undefined : off);
+  if (lack === undefined) return;
+  const state = (await hasLostModes(home, "base"))
+    ? "has lost modes of its files"
+    : "was not built";
+  throw new SandboxError("unavailable", `the template base ${state}: ${lack.detail}`, {
+    hint: lack.hint,
+  });
 }

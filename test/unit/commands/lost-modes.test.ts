@@ -1,9 +1,12 @@
 /** What is made anew in a home whose modes were changed, as by `chmod -R`. */
 
+import assert from "node:assert/strict";
 import { chmod, mkdir, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { BASE_PARTS, findNewest, hasLostModes } from "../../../src/commands/base-layers.ts";
+import { requireBase } from "../../../src/commands/template-lack.ts";
+import { loadConfig } from "../../../src/config.ts";
 import { findHost } from "../../../src/engine/templates/host.ts";
 import { prepareTrust } from "../../../src/engine/templates/trust.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -26,6 +29,20 @@ test("a base that only root may enter is none, and known as one that was spoilt"
   await chmod(root, 0o700);
   expect(await findNewest(home.path, "base")).toBeUndefined();
   expect(await hasLostModes(home.path, "base")).toBe(true);
+});
+
+test("a service that builds no base says why the one of its home is not used", async () => {
+  await using home = await makeTempFolder();
+  const loaded = loadConfig({}, ["serve", "--build-base", "off", "--home", home.path]);
+  assert("config" in loaded);
+  const { config } = loaded;
+  await expect(requireBase(config)).rejects.toThrow("the template base was not built: ");
+  const root = await makeBase(home.path);
+  await requireBase(config);
+  await chmod(root, 0o700);
+  await expect(requireBase(config)).rejects.toThrow(
+    "the template base has lost modes of its files: ",
+  );
 });
 
 test("a base whose sudo runs as its caller is none, unless sudo is a link", async () => {
