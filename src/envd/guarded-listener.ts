@@ -5,7 +5,7 @@
 
 import { timingSafeEqual } from "node:crypto";
 import type { Server as HttpServer } from "node:http";
-import { createServer, type Server } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { unframe } from "./framed-socket.ts";
 
@@ -14,20 +14,33 @@ const SECRET_TIMEOUT_MS = 5_000;
 /** More that wait at once are of programs; the oldest goes for a new one. */
 const MAX_WAITING = 64;
 
+export interface Guard {
+  readonly secret: Buffer;
+  /** Called when a connection has closed, whether it was served or not. */
+  readonly onClosed: () => void;
+}
+
 /** Hands connections that begin with the secret to `server`; it does not listen yet. */
-export function guardBySecret(server: HttpServer, secret: Buffer): Server {
+export function guardBySecret(server: HttpServer, { secret, onClosed }: Guard): Server {
   const waiting = new Set<Duplex>();
-  const listener = createServer((raw) => {
+  const listener = createServer({ pauseOnConnect: true }, (raw) => {
+    raw.once("close", () => onClosed());
+    // Not before the kernel was asked again what is ready: see `wake-loop.ts`.
+    setImmediate(() => setImmediate(() => serve(raw)));
+  });
+  // Of the server's own connections alone: it does not count what it is handed.
+  if (server.maxConnections > 0) listener.maxConnections = server.maxConnections + MAX_WAITING;
+  return listener;
+
+  function serve(raw: Socket): void {
     const socket = unframe(raw);
     const [oldest] = waiting;
     if (oldest !== undefined && waiting.size >= MAX_WAITING) oldest.destroy();
     waiting.add(socket);
     awaitSecret(socket, secret, () => server.emit("connection", socket));
     socket.once("close", () => waiting.delete(socket));
-  });
-  // Of the server's own connections alone: it does not count what it is handed.
-  if (server.maxConnections > 0) listener.maxConnections = server.maxConnections + MAX_WAITING;
-  return listener;
+    raw.resume();
+  }
 
   function awaitSecret(socket: Duplex, wanted: Buffer, onSecret: () => void): void {
     const onReadable = (): void => {

@@ -18,6 +18,7 @@ import { listenInside } from "./inside.ts";
 import { createPodListener, listenAddress, readPodIdentity } from "./pod-listener.ts";
 import { createPrograms } from "./programs.ts";
 import { createPublicServer } from "./server.ts";
+import { createLoopWaker } from "./wake-loop.ts";
 
 const PUBLIC_FD = 3;
 const CONTROL_FD = 4;
@@ -31,7 +32,10 @@ const SECRET_WORD = "secret";
 
 process.umask(UMASK);
 const [word, secretFile = ""] = process.argv.slice(4);
-const secret = word === SECRET_WORD ? readFileSync(secretFile) : undefined;
+const guard =
+  word === SECRET_WORD
+    ? { secret: readFileSync(secretFile), onClosed: createLoopWaker() }
+    : undefined;
 const daemon = createDaemon(import.meta.dirname);
 // What one call breaks must not end the processes of all others.
 catchUncaught({
@@ -83,7 +87,7 @@ async function openPublic(): Promise<void> {
 }
 
 async function listenOn(server: Server, fd: number): Promise<void> {
-  const listener = secret === undefined ? server : guardBySecret(server, secret);
+  const listener = guard === undefined ? server : guardBySecret(server, guard);
   listener.listen({ fd });
   await once(listener, "listening");
 }

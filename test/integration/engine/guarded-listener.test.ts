@@ -12,9 +12,9 @@ import { listenOnLoopback } from "../../support/loopback.ts";
 const SECRET = "f00d".repeat(12);
 const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-async function startGuarded() {
+async function startGuarded(onClosed = () => {}) {
   const server = createServer((_request, response) => response.end("served"));
-  const listener = guardBySecret(server, Buffer.from(SECRET));
+  const listener = guardBySecret(server, { secret: Buffer.from(SECRET), onClosed });
   const port = await listenOnLoopback(listener);
   return {
     dial: () => connect({ port, host: "127.0.0.1" }),
@@ -69,4 +69,16 @@ test("connections that wait go for the one that knows the secret", async () => {
   socket.write(WHOLE);
   expect(dataOf(await buffer(socket))).toMatch(/served$/);
   for (const other of waiting) other.destroy();
+});
+
+test.for([
+  { name: "was served", bytes: WHOLE },
+  { name: "was refused", bytes: toFrame("wrong".repeat(12)) },
+])("the end of a connection that $name is told", async ({ bytes }) => {
+  const closed = Promise.withResolvers<void>();
+  await using guarded = await startGuarded(closed.resolve);
+  const socket = guarded.dial();
+  socket.on("error", () => undefined).resume();
+  socket.write(bytes);
+  await expect(closed.promise).resolves.toBeUndefined();
 });

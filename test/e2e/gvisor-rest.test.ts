@@ -1,0 +1,60 @@
+/**
+ * Copies of sandboxes at the level gvisor rest: a connection that closed shortly before the memory was
+ * saved once kept the daemon of each copy busy for as long as the copy lived.
+ */
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Sandbox } from "e2b";
+import { expect, test } from "vitest";
+import { readMounts } from "../../src/engine/host/mount-table.ts";
+import { locateCgroups } from "../../src/engine/oci/cgroups.ts";
+import { gvisorRuntime } from "../support/runtimes.ts";
+import { startServe } from "../support/serve.ts";
+
+const runtime = gvisorRuntime();
+/** Before, a quarter to a half of the images made such copies. */
+const IMAGES = 10;
+/** The quietest of these counts: garbage is collected once in a while. */
+const [LOOKS, LOOK_MS] = [4, 300];
+/** Of the processor; one that rests takes 3 ms, and a busy one all that it is given. */
+const MAX_BUSY_MS = 20;
+
+/** The processor time of a sandbox, in milliseconds. */
+async function usedMs({ sandboxId }: Sandbox): Promise<number> {
+  const { unified = "" } = locateCgroups(await readMounts());
+  const text = await readFile(join(unified, "sandbox-mcp", sandboxId, "cpu.stat"), "utf8");
+  return Number(/^usage_usec (\d+)$/m.exec(text)?.[1]) / 1_000;
+}
+
+async function quietestMs(sandbox: Sandbox): Promise<number> {
+  const looks: number[] = [];
+  for (let look = 0; look < LOOKS; look += 1) {
+    const before = await usedMs(sandbox);
+    await delay(LOOK_MS);
+    looks.push((await usedMs(sandbox)) - before);
+  }
+  return Math.min(...looks);
+}
+
+test.skipIf(runtime === undefined)(
+  "the daemon of a copy rests, whichever connections closed before the copy",
+  { timeout: 180_000 },
+  async () => {
+    const level = ["--runtime", runtime ?? "", "--require-isolation", "gvisor", "--pool", "0"];
+    await using serve = await startServe(level);
+    const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+    const quiet: number[] = [];
+    for (let image = 0; image < IMAGES; image += 1) {
+      const source = await Sandbox.create("base", options);
+      await source.commands.run("true");
+      const { snapshotId } = await source.createSnapshot();
+      await source.kill();
+      const copy = await Sandbox.create(snapshotId, options);
+      quiet.push(await quietestMs(copy));
+      await copy.kill();
+    }
+    expect(quiet.filter((ms) => !(ms < MAX_BUSY_MS))).toEqual([]);
+  },
+);
