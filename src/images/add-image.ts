@@ -1,12 +1,13 @@
 /** Makes an image a layer of a home, once for each digest. */
 
-import { readFile } from "node:fs/promises";
+import { lstat, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
+import { isOpenTree } from "../common/tree-modes.ts";
 import { whileImagesStay, withImageLock } from "./image-locks.ts";
 import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
 import { fetchImage, findImage } from "./pull.ts";
@@ -17,6 +18,7 @@ import { unpackImage } from "./unpack.ts";
 const LAYOUT = 5;
 const DIGEST_CHARACTERS = 32;
 const FACTS = "image.json";
+const MODE_BITS = 0o7777;
 
 /**
  * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while no
@@ -76,7 +78,7 @@ async function addLayer(task: LayerTask, get: () => Promise<PulledImage>): Promi
 async function findLayer({ digest, pinned, options }: LayerTask): Promise<ImageLayer | undefined> {
   const target = targetOf(options, digest);
   const facts = await readFacts(target);
-  if (facts === undefined) return undefined;
+  if (facts === undefined || !(await isAsUnpacked(target, facts))) return undefined;
   options.onProgress?.("the image is there already");
   return toLayer(target, pinned, facts);
 }
@@ -87,20 +89,31 @@ async function unpackLayer(task: LayerTask, image: PulledImage): Promise<ImageLa
   const known = await findLayer(task);
   if (known !== undefined) return known;
   const target = targetOf(options, digest);
-  // What is in the way has no facts: a part of it was removed.
+  // What is in the way has no facts, because a part of it was removed, or has lost modes.
   await discardFolder(target);
   let unpacked: UnpackedImage | undefined;
   await makeLayer(
     target,
     async (draft) => {
       unpacked = await unpackImage(image, join(draft, TREES.root), options);
-      await writeDurably(join(draft, FACTS), `${JSON.stringify(unpacked)}\n`);
+      const facts = { ...unpacked, rootMode: await modeOf(join(draft, TREES.root)) };
+      await writeDurably(join(draft, FACTS), `${JSON.stringify(facts)}\n`);
     },
     options.signal,
   );
   const facts = unpacked ?? (await readFacts(target));
   if (facts === undefined) throw new RangeError("an image has no facts");
   return toLayer(target, pinned, facts);
+}
+
+/** The modes of files follow that of their root where `chmod -R` or a copy changed them. */
+async function isAsUnpacked(target: string, { rootMode }: Facts): Promise<boolean> {
+  const root = join(target, TREES.root);
+  return rootMode === undefined ? isOpenTree(root) : (await modeOf(root)) === rootMode;
+}
+
+async function modeOf(path: string): Promise<number> {
+  return (await lstat(path)).mode & MODE_BITS;
 }
 
 function targetOf({ home }: AddImageOptions, digest: string): string {
@@ -140,10 +153,14 @@ const factsSchema = z.object({
   standIns: words,
   installCommand: z.string().optional(),
   home: z.string(),
+  /** Older versions did not write it. */
+  rootMode: z.number().optional(),
 });
 
+type Facts = z.infer<typeof factsSchema>;
+
 /** What is known of the layer in this folder; undefined where there is none. */
-export async function readFacts(directory: string): Promise<UnpackedImage | undefined> {
+export async function readFacts(directory: string): Promise<Facts | undefined> {
   try {
     return factsSchema.parse(JSON.parse(await readFile(join(directory, FACTS), "utf8")));
   } catch (error) {

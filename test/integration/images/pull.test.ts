@@ -1,6 +1,6 @@
 /** Images of files are fetched by skopeo, wherever the home lies. */
 
-import { mkdir, readdir } from "node:fs/promises";
+import { chmod, mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { pullImage } from "../../../src/images/pull.ts";
@@ -44,6 +44,29 @@ test("a fault of skopeo is told once, in its words, and as no line of a log", as
     ),
   });
   expect(lines).toEqual([]);
+});
+
+test("an image whose layer has lost modes is unpacked anew", { timeout: LIMIT_MS }, async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  const { layout } = await writeLayout(join(folder.path, "image"), {
+    layers: [await shellLayer()],
+  });
+  const pull = async () => {
+    const words = ["pull", `oci:${layout}`, "--name", "mine", "--home", home];
+    await using program = startProgram(["template", ...words]);
+    expect({ code: await program.exited(), stderr: program.stderr() }).toMatchObject({ code: 0 });
+  };
+  const modes = async () => {
+    const [name = ""] = await readdir(join(home, "layers"));
+    const paths = ["", "bin/sh"].map((path) => join(home, "layers", name, "root", path));
+    return Promise.all(paths.map(async (path) => ({ path, mode: (await stat(path)).mode })));
+  };
+  await pull();
+  const before = await modes();
+  for (const { path } of before) await chmod(path, 0o700);
+  await pull();
+  expect(await modes()).toEqual(before);
 });
 
 test("images that newer ones of the name replaced long ago go", { timeout: LIMIT_MS }, async () => {
