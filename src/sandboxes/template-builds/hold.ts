@@ -1,9 +1,11 @@
 /** Layers that a running build stands on are named by its own record, so that nothing removes them. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { isOpenTree } from "../../common/tree-modes.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
-import type { Services, Tenant } from "../context.ts";
+import type { Folders, Services, Tenant } from "../context.ts";
+import { toLayers } from "../layer-folders.ts";
 
 type HoldContext = Pick<Services, "store" | "clock"> & Pick<Tenant, "owner">;
 
@@ -66,4 +68,27 @@ export function holdCached(
     }
     return undefined;
   });
+}
+
+/**
+ * As `holdCached`, of the steps whose layers have not lost modes since, as in a home after `chmod -R`: the
+ * others are made anew.
+ */
+export async function holdIntact(
+  context: HoldContext & Pick<Folders, "layersDirectory">,
+  holder: Holder,
+  keys: readonly string[],
+): Promise<ReturnType<typeof holdCached>> {
+  for (let left = keys; ;) {
+    const found = holdCached(context, holder, left);
+    if (found === undefined || (await isIntact(context.layersDirectory, found.build))) return found;
+    left = left.slice(0, found.index);
+  }
+}
+
+async function isIntact(layersDirectory: string, build: BuildRecord): Promise<boolean> {
+  for (const { root } of toLayers(layersDirectory, build)) {
+    if (!(await isOpenTree(root))) return false;
+  }
+  return true;
 }

@@ -1,10 +1,15 @@
 /** What a build stands on stays, whatever another service of the home forgets. */
 
+import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
-import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds/hold.ts";
+import {
+  holdCached,
+  holdFound,
+  holdIntact,
+} from "../../../../src/sandboxes/template-builds/hold.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../../src/store/store.ts";
@@ -49,6 +54,28 @@ test("no other process can forget a step between its look and its hold", async (
   expect(refusals).toHaveLength(2);
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
   expect(store.builds.get("step")).toBeDefined();
+});
+
+test("a build does not go on from a step whose layer has lost modes", async () => {
+  await using folder = await makeTempFolder();
+  const layersDirectory = folder.path;
+  for (const name of ["base/root", "step/root", "next/root"]) {
+    await mkdir(join(folder.path, name), { recursive: true });
+    await chmod(join(folder.path, name), 0o755);
+  }
+  using store = openStore({ path: ":memory:" });
+  store.builds.put(STEP);
+  const layers = [...STEP.layers, { root: "next/root" }];
+  store.builds.put({ ...STEP, buildId: "next", cacheKey: "second", layers });
+  const context = { store, clock: createFakeClock(), owner: "serve", layersDirectory };
+  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
+  const find = async () => (await holdIntact(context, holder, ["first", "second"]))?.build.buildId;
+  expect(await find()).toBe("next");
+  await chmod(join(folder.path, "next/root"), 0o700);
+  expect(await find()).toBe("step");
+  expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
+  await chmod(join(folder.path, "step/root"), 0o700);
+  expect(await find()).toBeUndefined();
 });
 
 test("a build does not begin on a template that another process removed meanwhile", () => {
