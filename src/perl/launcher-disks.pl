@@ -123,4 +123,14 @@ sub remap_disk {
     syscall( $call->{close}, $tree );
 }
 
+sub unmount {
+    my ($path) = @_;
+    syscall( $call->{umount2}, $path, 2 ) == 0 or fail("unmount $path");
+}
+
+sub mark_opaque {
+    my ( $path, $name, $value ) = ( $_[0], 'trusted.overlay.opaque', 'y' );
+    syscall( $call->{setxattr}, $path, $name, $value, 1, 0 ) == 0 or fail("opaque $path");
+}
+
 1;

@@ -219,6 +219,15 @@ sub limit {
     syscall( $call->{prlimit64}, 0, $resource + 0, $limits, 0 ) == 0 or fail("limit $resource");
 }
 
+sub be_normal {
+    # PER_LINUX: addresses at random, and no other name of the processor.
+    syscall( $call->{personality}, 0 ) >= 0 or fail('personality');
+    # SCHED_FIFO, SCHED_RR: to others the starter may have given it on purpose, as a nice value.
+    my ( $policy, $other ) = ( syscall( $call->{sched_getscheduler}, 0 ) & 0xFF, pack 'i', 0 );
+    return unless $policy == 1 || $policy == 2;
+    syscall( $call->{sched_setscheduler}, 0, 0, $other ) == 0 or fail('scheduler');
+}
+
 sub open_program {
     local $^F = 255;    # It survives exec: the program is found by its descriptor.
     open( $program, '<', $_[0] ) or fail( $_[0] );
@@ -234,16 +243,6 @@ sub become {
     syscall( $call->{prctl}, 38, 1, 0, 0, 0 ) == 0 or fail('prctl');
     # The kernel forgets whom it must die with when ids change.
     end_with_parent();
-}
-
-sub unmount {
-    my ($path) = @_;
-    syscall( $call->{umount2}, $path, 2 ) == 0 or fail("unmount $path");
-}
-
-sub mark_opaque {
-    my ( $path, $name, $value ) = ( $_[0], 'trusted.overlay.opaque', 'y' );
-    syscall( $call->{setxattr}, $path, $name, $value, 1, 0 ) == 0 or fail("opaque $path");
 }
 
 # By name: how many arguments it takes, and what it does.
@@ -270,6 +269,7 @@ my %step = (
     enter   => [ 1, sub { write_file( $_[0], "$$" ) } ],
     netns   => [ 1, \&enter_network ],
     limit   => [ 3, \&limit ],
+    normal  => [ 0, \&be_normal ],
     open    => [ 1, \&open_program ],
     become  => [ 1, \&become ],
     setenv  => [ 2, sub { $ENV{ $_[0] } = $_[1] } ],

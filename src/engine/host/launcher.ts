@@ -76,6 +76,11 @@ export type LauncherStep =
    * `unlimited`. Where the hard one may not be raised, it bounds both.
    */
   | readonly ["limit", resource: string, soft: string, hard: string]
+  /**
+   * Ends real-time scheduling of this process and of what it becomes, and another personality, such as
+   * addresses that are not at random.
+   */
+  | readonly ["normal"]
   /** Opens a program that `run` starts although the user that it becomes may not find its path. */
   | readonly ["open", path: string]
   /** Gives up root for good: this user and group, no others, and no way to more rights. */

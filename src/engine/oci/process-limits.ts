@@ -69,7 +69,8 @@ const LIMITS: readonly ProcessLimit[] = [
  * which keeps some of its maker's for all that it holds.
  */
 export function limitSteps(): LauncherStep[] {
-  return LIMITS.map(({ resource, soft, hard }) => ["limit", resource, soft, hard]);
+  const limits = LIMITS.map(({ resource, soft, hard }) => ["limit", resource, soft, hard] as const);
+  return [["normal"], ...limits];
 }
 
 /** The right to raise limits beyond the hard ones, by the kernel's number. */

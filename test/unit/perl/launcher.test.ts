@@ -1,6 +1,8 @@
+import { spawnSync } from "node:child_process";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -59,6 +61,13 @@ test("both limits are set, and the hard one bounds what may not be had", async (
     ...silent,
     stdout: "8192\n30\n30\n",
   });
+});
+
+test("addresses are at random again, whoever started it", async () => {
+  const words = [join(PERL_DIRECTORY, "launcher.pl"), ...CALLER];
+  const read = ["normal", "exec", "cat", "/proc/self/personality"];
+  const started = spawnSync("setarch", ["-R", "perl", ...words, ...read], { encoding: "utf8" });
+  expect(started).toMatchObject({ status: 0, stdout: "00000000\n", stderr: "" });
 });
 
 test("an output that points nowhere says nothing, and a step after it can still fail aloud", async () => {
