@@ -6,8 +6,10 @@
 import dns from "node:dns";
 import type { Socket } from "node:net";
 import { buildConnector } from "undici";
+import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { isExcepted, type OutboundProxy } from "../common/outbound-proxy.ts";
 import { dialFirst } from "../common/sockets.ts";
+import { quoteWords } from "../common/untrusted-text.ts";
 import { dialByProxy } from "./proxy-connection.ts";
 
 /** For its name and its addresses together; the handshake of TLS has as long again. */
@@ -43,8 +45,28 @@ async function connect(
   socket.setKeepAlive(true, KEEP_ALIVE_MS);
   // An error closes it, which its user is told.
   socket.on("error", () => undefined);
-  if (secure === undefined) callback(null, socket);
-  else secure({ ...target, httpSocket: socket }, callback);
+  if (secure === undefined) return callback(null, socket);
+  secure({ ...target, httpSocket: socket }, (...[error, secured]) => {
+    if (error === null) callback(null, secured);
+    else callback(explainTls(error, target.hostname), null);
+  });
+}
+
+/** Of a certificate that is not accepted, and of a server that speaks something else. */
+const TLS_CODE =
+  /^(?:CERT_|ERR_TLS_|ERR_SSL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|EPROTO|HOSTNAME_)/;
+const TLS_HINT =
+  "The MCP server does not accept the TLS of the sandbox service: its certificate must be valid " +
+  "now, name this host, and be signed by an authority that Node or the file of NODE_EXTRA_CA_CERTS " +
+  "trusts. No tool call repairs this; tell the user.";
+
+/** Another failure of the connection stays as it is. */
+function explainTls(error: Error, host: string): Error {
+  if (!TLS_CODE.test(causeCode(error) ?? "")) return error;
+  // In the words of OpenSSL or, of a certificate for other hosts, with names of the certificate.
+  const reason = "reason" in error ? String(error.reason) : errorText(error);
+  const message = `TLS with ${host}: ${quoteWords(reason)}`;
+  return new SandboxError("failed_precondition", message, { cause: error, hint: TLS_HINT });
 }
 
 async function dialHost(host: string, port: number): Promise<Socket> {
