@@ -52,21 +52,28 @@ async function connect(
   });
 }
 
-/** Of a certificate that is not accepted, and of a server that speaks something else. */
-const TLS_CODE =
-  /^(?:CERT_|ERR_TLS_|ERR_SSL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|EPROTO|HOSTNAME_)/;
-const TLS_HINT =
-  "The MCP server does not accept the TLS of the sandbox service: its certificate must be valid " +
-  "now, name this host, and be signed by an authority that Node or the file of NODE_EXTRA_CA_CERTS " +
-  "trusts. No tool call repairs this; tell the user.";
+/** Of a certificate that is not accepted. */
+const CERTIFICATE_CODE =
+  /^(?:CERT_|ERR_TLS_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|HOSTNAME_)/;
+const CERTIFICATE_HINT =
+  "The certificate of the sandbox service must be valid now, name this host, and be signed by an " +
+  "authority that Node or the file of NODE_EXTRA_CA_CERTS trusts. No tool call repairs this; tell the user.";
+/** Of a server that speaks something else, or no version in common. */
+const PROTOCOL_CODE = /^(?:EPROTO|ERR_SSL_)/;
+const PROTOCOL_HINT =
+  "The address of the sandbox service begins with https, and what answers there speaks no TLS that " +
+  "this server knows. No tool call repairs this; tell the user.";
 
 /** Another failure of the connection stays as it is. */
 function explainTls(error: Error, host: string): Error {
-  if (!TLS_CODE.test(causeCode(error) ?? "")) return error;
+  const code = causeCode(error) ?? "";
+  const isProtocol = PROTOCOL_CODE.test(code);
+  if (!isProtocol && !CERTIFICATE_CODE.test(code)) return error;
   // In the words of OpenSSL or, of a certificate for other hosts, with names of the certificate.
   const reason = "reason" in error ? String(error.reason) : errorText(error);
   const message = `TLS with ${host}: ${quoteWords(reason)}`;
-  return new SandboxError("failed_precondition", message, { cause: error, hint: TLS_HINT });
+  const hint = isProtocol ? PROTOCOL_HINT : CERTIFICATE_HINT;
+  return new SandboxError("failed_precondition", message, { cause: error, hint });
 }
 
 async function dialHost(host: string, port: number): Promise<Socket> {

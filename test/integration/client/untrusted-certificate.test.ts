@@ -67,5 +67,6 @@ test("a server that speaks no TLS", async () => {
   await expect(service.control.list({}, signal)).rejects.toMatchObject({
     code: "failed_precondition",
     message: expect.stringMatching(/TLS with 127\.0\.0\.1: "wrong version number"$/),
+    hint: expect.stringContaining("speaks no TLS"),
   });
 });
