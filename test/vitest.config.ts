@@ -4,7 +4,7 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { LONG_FILES } from "./support/long-files.ts";
 import { LongestFirst } from "./support/longest-first.ts";
-import { ALONE_FILES, PAIRED_FILES, TIMED_FILES } from "./support/timed-files.ts";
+import { ALONE_FILES, TIMED_FILES, WAITING_FILES } from "./support/timed-files.ts";
 
 const LEFT_OUT = Object.entries(LONG_FILES).flatMap(([variable, files]) =>
   process.env[variable] === undefined ? files : [],
@@ -37,9 +37,11 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
 }
 
 /** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
-const MAX_SERVICES = Math.min(2, availableParallelism());
+const MAX_SERVICES = Math.min(3, availableParallelism() + 1);
+/** As the files of other levels, these leave the processors to others for most of their time. */
+const MAX_WAITING = 4;
 
-/** A level in three parts: its files, then those that measure times, in pairs and one by one. */
+/** A level in three parts: its files, then those that measure times, several at once and one by one. */
 function levelOfServices(wanted: Level) {
   const { test } = level(wanted);
   const own = (file: string) => file.startsWith(`test/${wanted.name}/`);
@@ -56,9 +58,9 @@ function levelOfServices(wanted: Level) {
     {
       test: {
         ...test,
-        name: `${wanted.name}-paired`,
-        include: PAIRED_FILES.filter(own),
-        maxWorkers: MAX_SERVICES,
+        name: `${wanted.name}-waiting`,
+        include: WAITING_FILES.filter(own),
+        maxWorkers: MAX_WAITING,
         sequence: { groupOrder: 2 },
       },
     },

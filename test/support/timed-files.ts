@@ -12,10 +12,10 @@ export const ALONE_FILES: readonly string[] = [
 ];
 
 /**
- * Two of them at a time: they wait for most of their time, load the machine little, and their
+ * Several of them at a time: they wait for most of their time, load the machine little, and their
  * bounds hold beside busy loops too.
  */
-export const PAIRED_FILES: readonly string[] = [
+export const WAITING_FILES: readonly string[] = [
   "test/e2e/faults/guardian-deadlines.test.ts",
   "test/e2e/serve-restart.test.ts",
   "test/e2e/soak.test.ts",
@@ -27,4 +27,4 @@ export const PAIRED_FILES: readonly string[] = [
   "test/security/templates/*.test.ts",
 ];
 
-export const TIMED_FILES: readonly string[] = [...ALONE_FILES, ...PAIRED_FILES];
+export const TIMED_FILES: readonly string[] = [...ALONE_FILES, ...WAITING_FILES];
