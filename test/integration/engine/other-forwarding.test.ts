@@ -24,6 +24,10 @@ async function openMachine() {
     await network("box"),
   ];
   const router = await network("router");
+  // Addresses that are looked for elsewhere first cannot be used for a second or two.
+  for (const one of [machine, far, box]) {
+    await within(one, "sysctl -q net.ipv6.conf.default.accept_dad=0");
+  }
   await within(
     machine,
     `sysctl -q net.ipv4.ip_forward=0 && ip link set lo up
