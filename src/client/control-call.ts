@@ -8,6 +8,7 @@ import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
   claimedError,
   exchange,
+  isPage,
   parseReply,
   pause,
   replyError,
@@ -178,10 +179,7 @@ export function requireAccepted(reply: HttpReply, subject: string): void {
   if (status >= 300) throw controlError(subject, reply);
   const said = claimedError(body);
   if (said !== undefined) throw unexpectedReply(`${status} with ${said}`, { subject });
-  // Frameworks name this type by default, also for no body or for a word.
-  const isPage =
-    String(headers["content-type"]).startsWith("text/html") && /^\s*</.test(body.toString("utf8"));
-  if (isPage) throw unexpectedReply(`${status} with a page of HTML`, { subject });
+  if (isPage(headers, body)) throw unexpectedReply(`${status} with a page of HTML`, { subject });
 }
 
 const DISK_FULL = 507;

@@ -13,6 +13,7 @@ import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
+import { requireContent, requireOutside, requirePart, sizeOf } from "./file-reply.ts";
 import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
 import { toPath } from "./paths.ts";
 import { redactBody } from "./redact.ts";
@@ -144,7 +145,8 @@ async function readOnce(
     const { statusCode: status, headers } = reply;
     const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : "";
     if (status === 416) {
-      return { bytes: Buffer.alloc(0), sizeBytes: totalOf(headers["content-range"]), contentType };
+      const sizeBytes = requireOutside(headers, { offset, subject });
+      return { bytes: Buffer.alloc(0), sizeBytes, contentType };
     }
     if (status >= 300) {
       const said = await readBeginning(reply.body, MAX_ERROR_BYTES);
@@ -155,18 +157,13 @@ async function readOnce(
       }
       throw daemonError(subject, { status, headers, body });
     }
-    const isPart = status === 206;
-    if (isPart) requireStart(headers["content-range"], offset, subject);
-    if (headers["content-encoding"] === "gzip") {
-      // What breaks there breaks the reader's end, too.
-      const content = pipeline(reply.body, createGunzip(), () => undefined);
-      return { bytes: await take(content, offset, limit), sizeBytes: undefined, contentType };
-    }
-    const bytes = await take(reply.body, isPart ? 0 : offset, limit);
-    const sizeBytes = isPart
-      ? totalOf(headers["content-range"])
-      : numberOf(headers["content-length"]);
-    return { bytes, sizeBytes, contentType };
+    requirePart({ status, headers }, { offset, subject });
+    const isGzip = headers["content-encoding"] === "gzip";
+    // What breaks there breaks the reader's end, too.
+    const content = isGzip ? pipeline(reply.body, createGunzip(), () => undefined) : reply.body;
+    const bytes = await take(content, status === 206 ? 0 : offset, limit);
+    if (status === 200) requireContent({ status, headers, body: bytes }, subject);
+    return { bytes, sizeBytes: isGzip ? undefined : sizeOf({ status, headers }), contentType };
   } catch (error) {
     throw toSandboxError(error, subject);
   } finally {
@@ -186,27 +183,6 @@ async function take(body: AsyncIterable<Uint8Array>, skip: number, limit: number
     if (taken.length >= limit) break;
   }
   return taken.take();
-}
-
-/** Other bytes would be taken for those at the offset. @throws SandboxError internal for another part. */
-function requireStart(
-  contentRange: string | string[] | undefined,
-  offset: number,
-  subject: string,
-): void {
-  const range = String(contentRange);
-  if (range.startsWith(`bytes ${offset}-`)) return;
-  throw unexpectedReply(`from byte ${offset} on was asked for, it has ${range}`, { subject });
-}
-
-/** The size behind the slash of `bytes 0-9/182341` or of `bytes` with a star for the range. */
-function totalOf(contentRange: string | string[] | undefined): number | undefined {
-  if (typeof contentRange !== "string") return undefined;
-  return numberOf(contentRange.split("/")[1]);
-}
-
-function numberOf(text: string | string[] | undefined): number | undefined {
-  return typeof text === "string" && /^[0-9]{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
 interface Post {

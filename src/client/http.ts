@@ -215,6 +215,12 @@ export function claimedError(body: Uint8Array): string | undefined {
   return code !== undefined && code >= FIRST_ERROR ? message : undefined;
 }
 
+/** Whether a body is a page of HTML. Frameworks name this type by default, also for no body or for a word. */
+export function isPage(headers: HttpReply["headers"], body: Buffer): boolean {
+  const isHtml = String(headers["content-type"]).startsWith("text/html");
+  return isHtml && /^\s*</.test(body.toString("utf8"));
+}
+
 /**
  * The value of a reply that claims to be JSON; undefined when it is none, which the caller's schema
  * refuses and says what was wanted instead.
