@@ -8,6 +8,7 @@ import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
   claimedError,
   exchange,
+  isMissing,
   isPage,
   parseReply,
   pause,
@@ -120,7 +121,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
     },
     async remove(call) {
       const reply = await send({ ...DELETING, ...call });
-      if (reply.status === 404) return false;
+      if (isMissing(reply)) return false;
       requireAccepted(reply, call.subject);
       return true;
     },

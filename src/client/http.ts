@@ -154,6 +154,24 @@ function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
 const FIRST_REFUSAL = 300;
 const FIRST_ERROR = 400;
 
+const NOT_FOUND = 404;
+const UNKNOWN_PATH_HINT =
+  "The sandbox service answered 404 in a form that the E2B API does not have: it does not know the " +
+  "path, or something else answers at its address. Nothing was learnt about what was asked for. Tell the user.";
+
+/**
+ * Whether the service says that what was asked for is not there. Its errors are objects; routers and
+ * proxies answer with a page, a line of text or nothing for a path that leads nowhere.
+ */
+export function isMissing({ status, body }: Pick<HttpReply, "status" | "body">): boolean {
+  if (status !== NOT_FOUND) return false;
+  try {
+    return z.looseObject({}).safeParse(parseJson(body)).success;
+  } catch {
+    return false;
+  }
+}
+
 /** A reply of 300 and above as an error that quotes its message. */
 export function replyError(subject: string, reply: HttpReply): SandboxError {
   const { status } = reply;
@@ -162,6 +180,9 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
   if (status < FIRST_ERROR) {
     const hint = `The address of the sandbox service redirects to another one (${status}): it must be that of the service itself. No tool call repairs this; tell the user.`;
     return new SandboxError(code, message, { hint });
+  }
+  if (status === NOT_FOUND && !isMissing(reply)) {
+    return new SandboxError("unimplemented", message, { hint: UNKNOWN_PATH_HINT });
   }
   const seconds = status === 429 ? retryAfter(reply, Date.now()) : undefined;
   if (seconds === undefined) return new SandboxError(code, message);

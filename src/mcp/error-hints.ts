@@ -129,7 +129,7 @@ export async function onOptionalRoute<T>(
     return await work;
   } catch (error) {
     if (!(error instanceof SandboxError) || !MISSING_CODES.has(error.code)) throw error;
-    if (error.code === "not_found") await exists();
+    await exists();
     throw missingError(error, missing);
   }
 }

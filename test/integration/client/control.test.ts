@@ -340,7 +340,7 @@ test("a snapshot's name is one segment of the path", async () => {
 
 test.for([
   { status: 401, code: "unauthenticated" },
-  { status: 404, code: "not_found" },
+  { status: 404, code: "unimplemented" },
   { status: 502, code: "unavailable" },
 ])("a refusal of $status with a page of any size keeps its code", async ({ status, code }) => {
   await using started = await startService((_, response) => {
