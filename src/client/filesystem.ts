@@ -65,33 +65,29 @@ export function createFilesystem(transport: Transport, source: AccessSource): Fi
     async stat(path, options) {
       const subject = `stat ${quoteName(path)}`;
       const work = { ...repeatable, subject, options };
-      const { entry } = await callUnary(work, (call) => client.stat({ path }, call));
-      // Nothing is known of it then, not even that it exists.
-      if (!entry?.path) throw unexpectedReply("it has no entry", { subject });
-      return toEntry(entry, path);
+      const reply = await callUnary(work, (call) => client.stat({ path }, call));
+      return toEntry(requireEntry(reply, subject));
     },
 
     async listDir(path, depth, options) {
       const work = { ...repeatable, subject: `list ${quoteName(path)}`, options };
       const reply = await callUnary(work, (call) => client.listDir({ path, depth }, call));
-      return reply.entries.map((entry) => toEntry(entry, path));
+      return reply.entries.map((entry) => toEntry(entry));
     },
 
     async makeDir(path, options) {
-      const work = { ...once, subject: `make directory ${quoteName(path)}`, options };
+      const subject = `make directory ${quoteName(path)}`;
+      const work = { ...once, subject, options };
       const reply = await callUnary(work, (call) => client.makeDir({ path }, call));
-      return toEntry(reply.entry, path);
+      return toEntry(requireEntry(reply, subject));
     },
 
     async move(source_, destination, options) {
-      const work = {
-        ...once,
-        subject: `move ${quoteName(source_)} to ${quoteName(destination)}`,
-        options,
-      };
+      const subject = `move ${quoteName(source_)} to ${quoteName(destination)}`;
+      const work = { ...once, subject, options };
       const call = { source: source_, destination };
       const reply = await callUnary(work, (settings) => client.move(call, settings));
-      return toEntry(reply.entry, destination);
+      return toEntry(requireEntry(reply, subject));
     },
 
     async remove(path, options) {
@@ -135,22 +131,31 @@ const EVENT_TYPES: Readonly<Record<number, WatchEvent["type"]>> = {
   [EventType.CHMOD]: "chmod",
 };
 
-/** An entry of a reply; where a peer left it out, only the path is known. */
-function toEntry(entry: EntryInfo | undefined, path: string): Entry {
-  const target = entry?.symlinkTarget;
-  const type = ENTRY_TYPES[entry?.type ?? FileType.UNSPECIFIED] ?? "other";
+/** @throws SandboxError internal for a reply that tells nothing, not even that the path exists. */
+function requireEntry(
+  reply: { readonly entry?: EntryInfo | undefined },
+  subject: string,
+): EntryInfo {
+  const { entry } = reply;
+  if (entry?.path) return entry;
+  throw unexpectedReply("it has no entry", { subject });
+}
+
+function toEntry(entry: EntryInfo): Entry {
+  const { name, mode, size, symlinkTarget: target, modifiedTime } = entry;
+  const type = ENTRY_TYPES[entry.type] ?? "other";
   // Of a broken or circular link the service gives the link itself as the target.
-  const isBroken = type === "other" && target !== undefined && target === entry?.path;
+  const isBroken = type === "other" && target !== undefined && target === entry.path;
   return {
-    name: entry?.name ?? path,
-    path: toPath(entry?.path ?? path),
+    name,
+    path: toPath(entry.path),
     type: isBroken ? "symlink" : type,
-    sizeBytes: Number(entry?.size ?? 0n),
-    mode: entry?.mode ?? 0,
-    permissions: toWord(entry?.permissions ?? ""),
-    owner: toWord(entry?.owner ?? ""),
-    group: toWord(entry?.group ?? ""),
-    modifiedAt: entry?.modifiedTime === undefined ? undefined : timestampDate(entry.modifiedTime),
+    sizeBytes: Number(size),
+    mode,
+    permissions: toWord(entry.permissions),
+    owner: toWord(entry.owner),
+    group: toWord(entry.group),
+    modifiedAt: modifiedTime === undefined ? undefined : timestampDate(modifiedTime),
     symlinkTarget: target === undefined || isBroken ? undefined : toPath(target),
   };
 }

@@ -164,12 +164,7 @@ const UNKNOWN_PATH_HINT =
  * proxies answer with a page, a line of text or nothing for a path that leads nowhere.
  */
 export function isMissing({ status, body }: Pick<HttpReply, "status" | "body">): boolean {
-  if (status !== NOT_FOUND) return false;
-  try {
-    return z.looseObject({}).safeParse(parseJson(body)).success;
-  } catch {
-    return false;
-  }
+  return status === NOT_FOUND && smallObject(body) !== undefined;
 }
 
 /** A reply of 300 and above as an error that quotes its message. */
@@ -229,11 +224,35 @@ export function isConnectError(body: Uint8Array): boolean {
   }
 }
 
+/** As sign-in pages of proxies and services of other makers have it; no reply of the API has this field. */
+const otherErrorSchema = z.looseObject({
+  error: z
+    .union([z.string(), z.looseObject({ message: z.string() }).transform((said) => said.message)])
+    .pipe(z.string().min(1)),
+});
+
 /** What an error body says under a status of success; undefined for any other body. */
 export function claimedError(body: Uint8Array): string | undefined {
+  const value = smallObject(body);
+  const { code, message } = errorBodySchema.safeParse(value).data ?? {};
+  if (code !== undefined && code >= FIRST_ERROR) return message;
+  return otherErrorSchema.safeParse(value).data?.error;
+}
+
+/** Whether a body is an object with fields of which none has these names. */
+export function isForeign(body: Uint8Array, names: ReadonlySet<string>): boolean {
+  const fields = Object.keys(smallObject(body) ?? {});
+  return fields.length > 0 && !fields.some((name) => names.has(name));
+}
+
+/** The value of a body that is a JSON object of the size of an error at most. */
+function smallObject(body: Uint8Array): Readonly<Record<string, unknown>> | undefined {
   if (body.length > MAX_ERROR_BYTES) return undefined;
-  const { code, message } = errorBodyOf(body) ?? {};
-  return code !== undefined && code >= FIRST_ERROR ? message : undefined;
+  try {
+    return z.looseObject({}).safeParse(parseJson(body)).data;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether a body is a page of HTML. Frameworks name this type by default, also for no body or for a word. */

@@ -24,6 +24,7 @@ import {
   claimedError,
   errorMessage,
   isConnectError,
+  isForeign,
   replyError,
   type Connection,
   type HttpReply,
@@ -155,8 +156,25 @@ async function* judged(
   // The library leaves out what its message does not have, and would find an empty one.
   const said = type.isStream ? undefined : claimedError(rest);
   if (said !== undefined) throw unexpectedReply(`${status} with ${redactKeys(said, headers)}`);
+  const fields = REPLY_FIELDS.find(({ path }) => url.endsWith(path))?.names;
+  if (!type.isBinary && fields !== undefined && isForeign(rest, fields)) {
+    throw unexpectedReply(`${status} with an object of another kind`);
+  }
   yield rest;
 }
+
+/**
+ * The names of fields of replies with one message; without those that have no field, to which a
+ * newer daemon may add some.
+ */
+const REPLY_FIELDS = [Filesystem, Process].flatMap(({ typeName, methods }) =>
+  methods
+    .filter(({ methodKind, output }) => methodKind === "unary" && output.fields.length > 0)
+    .map(({ name, output }) => ({
+      path: `/${typeName}/${name}`,
+      names: new Set(output.fields.flatMap((field) => [field.name, field.jsonName])),
+    })),
+);
 
 const UNKNOWN_TYPE = { isStream: false, isBinary: false } as const;
 
