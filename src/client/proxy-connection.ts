@@ -8,7 +8,6 @@ import { limitInterimReplies, MAX_DAEMON_REPLIES } from "../common/interim-repli
 
 /** A proxy may ask for the name of the host elsewhere. */
 const TIMEOUT_MS = 20_000;
-const OK = 200;
 
 /** @throws SandboxError unavailable when the proxy refuses, and the error of the connection to it */
 export async function dialByProxy(proxyUrl: string, host: string, port: number): Promise<Socket> {
@@ -32,7 +31,7 @@ export async function dialByProxy(proxyUrl: string, host: string, port: number):
     reject(refusal(`answered ${statusCode} for ${target}`, proxy));
   };
   call.once("connect", (reply: IncomingMessage, socket: Socket, head: Buffer) => {
-    if (reply.statusCode !== OK) return refuse(reply, socket);
+    if (!hasAccepted(reply)) return refuse(reply, socket);
     if (head.length > 0) socket.unshift(head);
     return resolve(socket);
   });
@@ -41,6 +40,11 @@ export async function dialByProxy(proxyUrl: string, host: string, port: number):
   call.once("close", () => reject(refusal(`closed the connection to ${target}`, proxy)));
   call.end();
   return promise.finally(() => clearTimeout(timer));
+}
+
+/** Any status of success opens the tunnel (RFC 9110, section 9.3.6), and has no body. */
+function hasAccepted({ statusCode = 0 }: IncomingMessage): boolean {
+  return statusCode >= 200 && statusCode < 300;
 }
 
 /** @throws SandboxError unavailable */

@@ -62,8 +62,8 @@ test("a certificate of an unknown authority is refused, and a name without an ad
   await closed;
 });
 
-/** A proxy that leads to one port of this machine, whatever it is asked for. */
-async function startProxy(port: number) {
+/** A proxy that leads to one port of this machine, whatever it is asked for, with this first line. */
+async function startProxy(port: number, accepted = "200 OK") {
   const asked: unknown[] = [];
   const proxy = createServer((_request, response) => response.writeHead(405).end());
   proxy.on("connect", (call, socket: Socket) => {
@@ -73,7 +73,7 @@ async function startProxy(port: number) {
       return;
     }
     const onward = connect({ host: "127.0.0.1", port });
-    socket.write("HTTP/1.1 200 OK\r\n\r\n");
+    socket.write(`HTTP/1.1 ${accepted}\r\n\r\n`);
     socket.pipe(onward).pipe(socket);
     for (const end of [socket, onward]) end.on("error", () => end.destroy());
   });
@@ -111,6 +111,27 @@ test("a host with TLS is reached through the proxy, and trusted by its own certi
     ["service.invalid:443", login],
     ["other.invalid:443", login],
   ]);
+  server.close();
+  server.closeAllConnections();
+});
+
+test.for([
+  "200 Connection Established",
+  "201 Created",
+  "204 No Content\r\ncontent-length: 5",
+  "299 Odd",
+])("a tunnel is open after %j", async (accepted) => {
+  await using certificate = await makeCertificate(["service.invalid"]);
+  const { certificate: cert, key } = certificate.identity;
+  const server = createSecureServer({ cert, key }, (_request, response) => response.end("here"));
+  const { url } = await startProxy(await listenOnLoopback(server), accepted);
+  const authorities = getCACertificates();
+  onTestFinished(() => setDefaultCACertificates(authorities));
+  setDefaultCACertificates([...authorities, certificate.authority]);
+  const dispatcher = new Agent({ connect: hostConnector({ url, except: "" }) });
+  const { body } = await request("https://service.invalid/", { dispatcher });
+  expect(await body.text()).toBe("here");
+  await dispatcher.destroy();
   server.close();
   server.closeAllConnections();
 });
