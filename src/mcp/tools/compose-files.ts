@@ -60,7 +60,7 @@ async function named<T>(composing: Promise<T>, composition: Composition): Promis
   try {
     return await composing;
   } catch (error) {
-    if (!hasErrorCode(error, "not_found")) throw error;
+    if (!(error instanceof SandboxError) || !MISSING_CODES.has(error.code)) throw error;
     const missing = await findMissing(composition);
     if (missing === undefined) {
       throw new SandboxError("unimplemented", error.message, { cause: error });
@@ -72,6 +72,9 @@ async function named<T>(composing: Promise<T>, composition: Composition): Promis
     });
   }
 }
+
+/** By the code alone, a missing route is not told from a missing source. */
+const MISSING_CODES: ReadonlySet<string> = new Set(["not_found", "unimplemented"]);
 
 async function findMissing({
   sandbox,

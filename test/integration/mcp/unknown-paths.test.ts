@@ -51,3 +51,14 @@ test("a route that is missing beside others is told as before", async () => {
     expect.stringContaining("The sandbox service cannot pause."),
   ]);
 });
+
+test("a daemon that does not know how to join files is told from a missing source", async () => {
+  const entry = { name: "a", type: "FILE_TYPE_FILE", path: "/a", size: "1", owner: "user" };
+  await using remote = await startForeignHost(({ url }, response) => {
+    if (url.endsWith("/Stat")) answerJson(response, 200, { body: { entry } });
+    else response.writeHead(404).end("404 page not found");
+  });
+  const input = { sources: ["/a"], destination: "/b" };
+  const { isError, text } = await remote.call("compose_files", input);
+  expect([isError, text]).toEqual([true, "unimplemented. Join the files by cat with run_process."]);
+});
