@@ -1,6 +1,7 @@
 /** Finds the sandboxes again that an earlier process of this instance left running. */
 
 import { readdir } from "node:fs/promises";
+import { uptime } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
@@ -10,6 +11,7 @@ import { sandboxMissing } from "../wire/messages.ts";
 import type { SandboxContext, Services, Folders, History, Registry } from "./context.ts";
 import { discard, removeTraces } from "./discard.ts";
 import { egressOf } from "./egress.ts";
+import { isOver, lostReason } from "./lost-reason.ts";
 import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { mountVolumes } from "./volumes.ts";
@@ -57,7 +59,7 @@ async function mountAgain(context: SandboxContext): Promise<void> {
 async function adoptLate(context: SandboxContext, sandboxId: string, find: Finder): Promise<void> {
   const record = context.store.sandboxes.get(sandboxId);
   if (record === undefined || context.entries.has(sandboxId)) return;
-  if (isOver(context, record)) return discardLost(context, record);
+  if (isOver(record, context.clock.now())) return discardLost(context, record);
   if (!(await adopt(context, sandboxId, find))) return discardLost(context, record);
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
@@ -65,14 +67,13 @@ async function adoptLate(context: SandboxContext, sandboxId: string, find: Finde
   );
 }
 
-/** Also one that the guardian ended at its time, while no service ran. */
 function discardLost(context: Services & Folders & History & Registry, record: SandboxRecord) {
-  return discard(context, record, isOver(context, record) ? "timeout" : "host_restart");
-}
-
-function isOver({ clock }: Pick<Services, "clock">, record: SandboxRecord): boolean {
-  const { state, pausesAtTimeout, endAtMs } = record;
-  return state === "running" && !pausesAtTimeout && endAtMs <= clock.now();
+  const nowMs = context.clock.now();
+  return discard(
+    context,
+    record,
+    lostReason(record, { nowMs, bootedAtMs: nowMs - uptime() * 1000 }),
+  );
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Sandboxes that an earlier process of the service left running, at the start of the next one. */
 
+import { uptime } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
@@ -94,6 +95,11 @@ test("one whose time to live has passed by then is ended, not adopted", async ()
 test.for([
   { name: "after its time", passedMs: LIFE_MS, reason: "timeout" },
   { name: "before its time is over", passedMs: 0, reason: "host_restart" },
+  {
+    name: "after its time, of a machine that started in the middle of it",
+    passedMs: uptime() * 1_000 + LIFE_MS / 2,
+    reason: "host_restart",
+  },
 ])("one that was gone by the next start, $name → $reason", async ({ passedMs, reason }) => {
   await using scene = await leaveTwo();
   await scene.lasting.engine.remove(scene.failing, "");
