@@ -61,7 +61,7 @@ export const getMetrics = defineTool({
       const note =
         state === "paused"
           ? "No sample in these minutes: the sandbox is paused."
-          : "No sample yet; sampled every 5 s.";
+          : "No sample in these minutes; one is taken every 5 s.";
       return recordReply({ samples: 0, course: [], note, ...expiryField(context, sandboxId) });
     }
     return recordReply({

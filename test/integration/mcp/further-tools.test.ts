@@ -262,7 +262,11 @@ test("a sandbox without samples says so", async () => {
     answer: (_request, response) => answerJson(response, 200, { body: [] }),
   });
   expect(await remote.call("get_metrics", { sandbox_id: "i1" })).toMatchObject({
-    structuredContent: { samples: 0, course: [], note: "No sample yet; sampled every 5 s." },
+    structuredContent: {
+      samples: 0,
+      course: [],
+      note: "No sample in these minutes; one is taken every 5 s.",
+    },
   });
 });
 
