@@ -117,7 +117,8 @@ export function parentOf(path: string): string {
 
 /**
  * The result of work on a route that not every service has. A service may answer 501 for it, or
- * as for any unknown path: then whether the sandbox is there tells the two apart.
+ * as for any unknown path: then whether the sandbox is there, or whether the service lists sandboxes,
+ * tells the two apart.
  * @throws SandboxError unimplemented with `missing` as the one sentence that is told.
  */
 export async function onOptionalRoute<T>(

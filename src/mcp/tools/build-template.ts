@@ -146,7 +146,7 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
   };
   const missing = "The sandbox service cannot build templates.";
   const requested = control.requestBuild(wanted, signal);
-  const made = await onOptionalRoute(requested, missing, () => Promise.resolve());
+  const made = await onOptionalRoute(requested, missing, () => control.list({ limit: 1 }, signal));
   const build = { templateId: made.templateID, buildId: made.buildID };
   await control.startBuild(build, plan, signal);
   return build;

@@ -40,7 +40,9 @@ export const listSnapshots = defineTool({
     });
     const missing =
       "The sandbox service cannot list snapshots. Use a snapshot_id that snapshot returned.";
-    const page = await onOptionalRoute(listing, missing, () => Promise.resolve());
+    const page = await onOptionalRoute(listing, missing, () =>
+      service.control.list({ limit: 1 }, signal),
+    );
     return recordReply({
       snapshots: page.snapshots.map(({ snapshotID, names }) => ({
         snapshot_id: snapshotID,

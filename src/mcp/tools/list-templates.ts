@@ -42,7 +42,9 @@ export const listTemplates = defineTool({
     const listing = service.control.templates(signal);
     const missing =
       "The sandbox service cannot list templates. Use base, or a name that you were given.";
-    const all = await onOptionalRoute(listing, missing, () => Promise.resolve());
+    const all = await onOptionalRoute(listing, missing, () =>
+      service.control.list({ limit: 1 }, signal),
+    );
     const omitted = all.length - MAX_SHOWN;
     const hint = suggest("get_template", "; get_template finds one by its name");
     return recordReply({

@@ -148,9 +148,12 @@ async function startRemote({ answer, address = {} }: RemoteOptions) {
   };
 }
 
+/** For every path but the list of sandboxes. */
 function answerStatus(status: number): Answer {
-  return (_request, response) =>
-    answerJson(response, status, { body: { code: status, message: "no such path" } });
+  return ({ url }, response) =>
+    url.startsWith("/v2/sandboxes?")
+      ? answerJson(response, 200, { body: [] })
+      : answerJson(response, status, { body: { code: status, message: "no such path" } });
 }
 
 test.for([

@@ -13,6 +13,7 @@ const REPLIES = [
 
 /** Of another sandbox than the one for which the host answers by itself. */
 const OTHER = { sandbox_id: "i2" };
+const NONE = { sandbox_id: undefined };
 
 const TOOLS = [
   { tool: "kill_sandbox", input: OTHER },
@@ -23,7 +24,10 @@ const TOOLS = [
   { tool: "get_logs", input: OTHER },
   { tool: "run_process", input: { ...OTHER, cmd: "true" } },
   { tool: "read_file", input: { ...OTHER, path: "a" } },
-  { tool: "delete_snapshot", input: { sandbox_id: undefined, snapshot_id: "t1" } },
+  { tool: "list_snapshots", input: NONE },
+  { tool: "list_templates", input: NONE },
+  { tool: "build_template", input: { ...NONE, name: "x" } },
+  { tool: "delete_snapshot", input: { ...NONE, snapshot_id: "t1" } },
 ] as const;
 
 test.for(REPLIES.flatMap((reply) => TOOLS.map((row) => ({ ...reply, ...row }))))(
