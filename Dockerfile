@@ -1,11 +1,11 @@
 # Runs `serve` on port 3490. The container creates containers itself, so it must be privileged, and
 # the home directory must not be on the container's own overlay:
 #   docker build -t sandbox-mcp .
-#   docker run --init --privileged -v sandbox-mcp:/var/lib/sandbox-mcp -p 127.0.0.1:3490:3490 \
+#   docker run --privileged -v sandbox-mcp:/var/lib/sandbox-mcp -p 127.0.0.1:3490:3490 \
 #     -e SANDBOX_MCP_API_KEY=<key> sandbox-mcp
 # Other commands are words after the image's name: docker run … sandbox-mcp doctor
 # For a host that starts the server on stdio:
-#   docker run -i --rm --init --privileged -v … sandbox-mcp stdio
+#   docker run -i --rm --privileged -v … sandbox-mcp stdio
 
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build

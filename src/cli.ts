@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { commandLine } from "./commands/command-line.ts";
 import { EXIT_OK, VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
+import { startBelowInit } from "./commands/first-process.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import type { TrialHome } from "./commands/trial-home.ts";
 import { findMisuse } from "./commands/usage.ts";
@@ -109,6 +110,7 @@ async function runCommand(
     const trial = isTried ? await openTrial(given.home) : undefined;
     stack.use(trial);
     home = trial?.path ?? home;
+    await startBelowInit(command, given);
     const run = await command.load();
     const config = await withPrivileges(command, { ...given, home });
     // Not before: another process may have taken the place of this one.

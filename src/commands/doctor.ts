@@ -14,7 +14,6 @@ import { findBase, hasLostModes } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
 import { EXIT_OK, EXIT_UNAVAILABLE, type CommandContext } from "./command.ts";
 import { createEngine, probeEngine } from "./engine.ts";
-import { checkFirstProcess } from "./first-process.ts";
 import { checkOutside } from "./outside-check.ts";
 import { untilStopped } from "./process-end.ts";
 import { findTemplateLack } from "./template-lack.ts";
@@ -35,7 +34,7 @@ async function checkMachine({ config, log }: CommandContext, signal: AbortSignal
   signal.throwIfAborted();
   const outside = report.isUsable ? await checkOutside(config, log, signal) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
-  const checks = [...report.checks, ...checkFirstProcess(), ...own, ...outside];
+  const checks = [...report.checks, ...own, ...outside];
   const isUsable =
     report.isUsable && [...own, ...outside].every(({ outcome }) => outcome !== "missing");
   return tell(config, {

@@ -1,20 +1,26 @@
 /**
  * The program as process 1 of a container. The kernel gives it the first processes of sandboxes, whose
- * runtime has ended; Node collects only its own children, so two zombies stay of each sandbox.
+ * runtime has ended; Node collects only its own children, so two zombies would stay of each sandbox.
  */
 
-import type { EngineCheck } from "../engine/engine.ts";
+import type { Config } from "../config.ts";
+import type { Command } from "./command.ts";
+import { findProgramFiles } from "./program-files.ts";
 
-const DETAIL = "process 1 collects no processes of ended sandboxes";
-const REMEDY = "docker run --init, or init: true of Docker Compose";
+/** Other commands end soon, and their container with them. */
+const SERVERS: ReadonlySet<string> = new Set(["serve", "stdio"]);
 
-/** For `doctor`; nothing for any other process. */
-export function checkFirstProcess(pid: number = process.pid): EngineCheck[] {
-  if (pid !== 1) return [];
-  return [{ name: "first process", outcome: "warning", detail: DETAIL, remedy: REMEDY }];
-}
-
-/** For the start of a service. */
-export function firstProcessNote(pid: number = process.pid): string | undefined {
-  return pid === 1 ? `${DETAIL}: ${REMEDY}` : undefined;
+/**
+ * Replaces process 1 by an init that starts the same program as its child. Returns in any other
+ * process, and where no sandbox can be started here.
+ */
+export async function startBelowInit(
+  { name }: Pick<Command, "name">,
+  { engine }: Pick<Config, "engine">,
+): Promise<void> {
+  if (process.pid !== 1 || !SERVERS.has(name) || engine !== "local") return;
+  const { becomeInit } = await import("../engine/host/init.ts");
+  const { checkSystem } = await import("../engine/oci/requirements.ts");
+  if (checkSystem(process.versions).outcome !== "ok") return;
+  becomeInit(findProgramFiles().perlDirectory);
 }

@@ -23,7 +23,6 @@ import {
   startEmbeddedService,
 } from "./embedded-service.ts";
 import { createEngine, missingPlatform, probeEngine, requireEgressFile } from "./engine.ts";
-import { firstProcessNote } from "./first-process.ts";
 import { openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
 import { memoryNote } from "./memory-note.ts";
@@ -167,7 +166,6 @@ export async function startLocal(
   const engine = await createEngine(config, files);
   const report = await requireUsable(engine, config);
   const notes = [
-    firstProcessNote(),
     await storeNote(home, storeGb),
     memoryNote({ ...config, pauseToDisk: options.pauseToDisk }, report),
     config.allowHostTemplate === true && !canShareUsr() ? HOST_UNUSED : undefined,

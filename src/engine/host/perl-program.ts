@@ -9,6 +9,7 @@ type PerlProgram =
   | "copier"
   | "find-data"
   | "forget-connections"
+  | "init"
   | "launcher"
   | "sentry-relay"
   | "user-namespace"
