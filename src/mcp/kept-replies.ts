@@ -14,6 +14,8 @@ const MAX_REPLIES = 32;
 const MAX_CHARACTERS_OF_ALL = 16 * MAX_CHARACTERS;
 /** Replies of one session of which is known that they are no longer kept. */
 const MAX_LOST = 256;
+/** An error repeats the id of its request, which a host may make as long as a body. */
+const MAX_LOST_ID_CHARACTERS = 256;
 const LOST_CODE = -32_000;
 const LOST_TEXT =
   "the connection broke, and the reply is no longer kept: look before you repeat a call that changes something";
@@ -66,6 +68,7 @@ export function createKeptReplies(): KeptReplies {
     drop(reply);
     const { number, id, streamId, message, shelf } = reply;
     if (!("id" in message) || message.id === undefined) return;
+    if (String(message.id).length > MAX_LOST_ID_CHARACTERS) return;
     const error = { code: LOST_CODE, message: LOST_TEXT };
     const told = { jsonrpc: "2.0", id: message.id, error } as const;
     shelf.lost.add({ number, id, streamId, message: told });

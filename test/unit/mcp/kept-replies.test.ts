@@ -56,6 +56,18 @@ test("a reply that is no longer kept is an error in its place, in the order of r
   expect(await missedOf(kept, "0:of 1")).toMatchObject({ missed: [] });
 });
 
+test("nothing of a reply is kept in its place whose id is long", async () => {
+  const kept = createKeptReplies().open();
+  const ids = ["a".repeat(256), "b".repeat(257), "c"];
+  for (const id of ids) await kept.storeEvent("one", { jsonrpc: "2.0", id, result: {} });
+  for (let id = 1; id <= 32; id += 1) await kept.storeEvent("two", replyOf(id));
+  const sent: unknown[] = [];
+  const send = async (_id: string, message: object) =>
+    void sent.push("id" in message && message.id);
+  await kept.replayEventsAfter("0:one", { send });
+  expect(sent).toEqual([ids[0], "c"]);
+});
+
 test("all sessions together keep so much, the newest replies; an ended session keeps nothing", async () => {
   const replies = createKeptReplies();
   const sessions = Array.from({ length: 100 }, () => replies.open());
