@@ -3,7 +3,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import { isOpenTree } from "../../common/tree-modes.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
-import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../../store/store.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
 import { toLayers } from "../layer-folders.ts";
 
@@ -40,50 +40,55 @@ export function hold(
  * @throws SandboxError not_found when it was removed
  */
 export function holdFound(context: HoldContext, holder: Holder, build: BuildRecord): void {
-  const { store } = context;
-  store.transaction(() => {
-    if (store.builds.get(build.buildId) === undefined) {
-      throw new SandboxError("not_found", "the template that the build stands on was removed");
-    }
-    hold(context, holder, build);
-  });
+  if (!holdIfThere(context, holder, build)) {
+    throw new SandboxError("not_found", "the template that the build stands on was removed");
+  }
 }
 
-/**
- * The last of these keys that a cached step has, and that step, which the build stands on from now on. In
- * one transaction: another service of the home may be about to forget it, with its layers.
- */
-export function holdCached(
-  context: HoldContext,
-  holder: Holder,
-  keys: readonly string[],
-): { readonly build: BuildRecord; readonly index: number } | undefined {
+function holdIfThere(context: HoldContext, holder: Holder, build: BuildRecord): boolean {
   const { store } = context;
   return store.transaction(() => {
-    for (let index = keys.length - 1; index >= 0; index -= 1) {
-      const build = store.builds.cached(keys[index] ?? "");
-      if (build === undefined) continue;
-      hold(context, holder, build);
-      return { build, index };
-    }
-    return undefined;
+    const isThere = store.builds.get(build.buildId) !== undefined;
+    if (isThere) hold(context, holder, build);
+    return isThere;
   });
 }
 
 /**
- * As `holdCached`, of the steps whose layers have not lost modes since, as in a home after `chmod -R`: the
- * others are made anew.
+ * The last of these keys that a cached step has whose layers have not lost modes since, as in a home after
+ * `chmod -R`, and that step, which the build stands on from now on. What the build stood on stays held
+ * until then: another service of the home may be about to forget a step, with its layers.
  */
-export async function holdIntact(
+export async function holdCached(
   context: HoldContext & Pick<Folders, "layersDirectory">,
   holder: Holder,
   keys: readonly string[],
-): Promise<ReturnType<typeof holdCached>> {
+): Promise<CachedStep | undefined> {
+  const { store, layersDirectory } = context;
   for (let left = keys; ;) {
-    const found = holdCached(context, holder, left);
-    if (found === undefined || (await isIntact(context.layersDirectory, found.build))) return found;
+    const found = findCached(store, left);
+    if (found === undefined) return undefined;
+    if (
+      (await isIntact(layersDirectory, found.build)) &&
+      holdIfThere(context, holder, found.build)
+    ) {
+      return found;
+    }
     left = left.slice(0, found.index);
   }
+}
+
+interface CachedStep {
+  readonly build: BuildRecord;
+  readonly index: number;
+}
+
+function findCached({ builds }: Pick<Store, "builds">, keys: readonly string[]) {
+  for (let index = keys.length - 1; index >= 0; index -= 1) {
+    const build = builds.cached(keys[index] ?? "");
+    if (build !== undefined) return { build, index };
+  }
+  return undefined;
 }
 
 async function isIntact(layersDirectory: string, build: BuildRecord): Promise<boolean> {

@@ -15,7 +15,7 @@ import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
 import { requireSpace } from "./free-space.ts";
-import { hold, holdFound, holdIntact } from "./hold.ts";
+import { hold, holdCached, holdFound } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
 import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
@@ -100,7 +100,7 @@ async function runSteps(context: StepContext, job: BuildJob, first: Stage): Prom
   const forced = force ? 0 : steps.findIndex((wanted) => wanted.force);
   const usable = forced === -1 ? steps.length : forced;
   // The last one that is there has all that is below it.
-  const found = await holdIntact(context, job, keys.slice(0, usable));
+  const found = await holdCached(context, job, keys.slice(0, usable));
   const done = found === undefined ? 0 : found.index + 1;
   let stage = found === undefined ? first : toStage(found.build, keys[found.index] ?? "");
   for (const [index, wanted] of steps.entries()) {
@@ -201,7 +201,7 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
   };
   const key = finalKey(ends.last.key, [setup, whole.defaultUser, whole.defaultWorkdir]);
   const isForced = plan.force || plan.steps.some(({ force }) => force);
-  const known = isForced ? undefined : (await holdIntact(context, job, [key]))?.build;
+  const known = isForced ? undefined : (await holdCached(context, job, [key]))?.build;
   const layers = known?.layers ?? (await flatten(context, job, ends));
   const build: BuildRecord = {
     ...whole,

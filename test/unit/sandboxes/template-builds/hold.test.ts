@@ -5,14 +5,10 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
-import {
-  holdCached,
-  holdFound,
-  holdIntact,
-} from "../../../../src/sandboxes/template-builds/hold.ts";
+import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds/hold.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
-import type { BuildRecord } from "../../../../src/store/store.ts";
+import type { BuildRecord, Store } from "../../../../src/store/store.ts";
 import { READY_BUILD } from "../../../support/build-record.ts";
 import { createFakeClock } from "../../../support/fake-clock.ts";
 import { RUNNING } from "../../../support/running-build.ts";
@@ -27,8 +23,13 @@ const STEP: BuildRecord = {
 };
 
 const RECORD: TemplateBuildRecord = { ...RUNNING, buildId: "mine", owner: "serve" };
+const HOLDER = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
 
-test("no other process can forget a step between its look and its hold", async () => {
+function contextOf(store: Store) {
+  return { store, clock: createFakeClock(), owner: "serve" };
+}
+
+test("no other process can forget a step between its last look and its hold", async () => {
   await using folder = await makeTempFolder();
   const path = join(folder.path, "state.db");
   using store = openStore({ path });
@@ -37,8 +38,8 @@ test("no other process can forget a step between its look and its hold", async (
   const refusals: unknown[] = [];
   const builds = {
     ...store.builds,
-    cached(key: string) {
-      const found = store.builds.cached(key);
+    get(buildId: string) {
+      const found = store.builds.get(buildId);
       try {
         other.exec("DELETE FROM builds WHERE build_id = 'step'");
       } catch (error) {
@@ -47,13 +48,24 @@ test("no other process can forget a step between its look and its hold", async (
       return found;
     },
   };
-  const context = { store: { ...store, builds }, clock: createFakeClock(), owner: "serve" };
-  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
-  const found = holdCached(context, holder, ["first", "second"]);
+  const context = { ...contextOf({ ...store, builds }), layersDirectory: folder.path };
+  const found = await holdCached(context, HOLDER, ["first", "second"]);
   expect(found).toMatchObject({ index: 0, build: { buildId: "step" } });
-  expect(refusals).toHaveLength(2);
+  expect(refusals).toHaveLength(1);
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
   expect(store.builds.get("step")).toBeDefined();
+});
+
+test("a step that another process forgets while its layers are looked at is not held", async () => {
+  await using folder = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  store.builds.put(STEP);
+  const finding = holdCached({ ...contextOf(store), layersDirectory: folder.path }, HOLDER, [
+    "first",
+  ]);
+  store.builds.remove("step");
+  expect(await finding).toBeUndefined();
+  expect(store.builds.get("mine")).toBeUndefined();
 });
 
 test("a build does not go on from a step whose layer has lost modes", async () => {
@@ -67,26 +79,26 @@ test("a build does not go on from a step whose layer has lost modes", async () =
   store.builds.put(STEP);
   const layers = [...STEP.layers, { root: "next/root" }];
   store.builds.put({ ...STEP, buildId: "next", cacheKey: "second", layers });
-  const context = { store, clock: createFakeClock(), owner: "serve", layersDirectory };
-  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
-  const find = async () => (await holdIntact(context, holder, ["first", "second"]))?.build.buildId;
+  const context = { ...contextOf(store), layersDirectory };
+  const find = async () => (await holdCached(context, HOLDER, ["first", "second"]))?.build.buildId;
   expect(await find()).toBe("next");
   await chmod(join(folder.path, "next/root"), 0o700);
   expect(await find()).toBe("step");
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
+  store.builds.put({ ...STEP, buildId: "mine", layers: [{ root: "own/root" }] });
   await chmod(join(folder.path, "step/root"), 0o700);
   expect(await find()).toBeUndefined();
+  expect(store.builds.get("mine")?.layers).toEqual([{ root: "own/root" }]);
 });
 
 test("a build does not begin on a template that another process removed meanwhile", () => {
   using store = openStore({ path: ":memory:" });
-  const context = { store, clock: createFakeClock(), owner: "serve" };
-  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
-  expect(() => holdFound(context, holder, STEP)).toThrow(
+  const context = contextOf(store);
+  expect(() => holdFound(context, HOLDER, STEP)).toThrow(
     expect.objectContaining({ code: "not_found" }),
   );
   expect(store.builds.all()).toEqual([]);
   store.builds.put(STEP);
-  holdFound(context, holder, STEP);
+  holdFound(context, HOLDER, STEP);
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
 });
