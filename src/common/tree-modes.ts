@@ -3,12 +3,13 @@
  * without modes, its sandboxes start, but only root can run programs in them, or `sudo` fails.
  */
 
-import { lstat } from "node:fs/promises";
+import { chmod, lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { ifThere } from "./files.ts";
 
 /** Every account may list and enter the folder. */
 const OPEN = 0o005;
+const MODE_BITS = 0o7777;
 const SUDO = "usr/bin/sudo";
 /** Every account may run it, as root: a change of owners and many a copy take that away. */
 const RUNS_AS_ROOT = 0o4001;
@@ -24,4 +25,14 @@ export async function keepsModes(tree: string): Promise<boolean> {
   const sudo = await ifThere(lstat(join(tree, SUDO)));
   const isAsMade = !sudo?.isFile() || (sudo.mode & RUNS_AS_ROOT) === RUNS_AS_ROOT;
   return isAsMade && (await isOpenTree(tree));
+}
+
+/**
+ * Lets every account list and enter the folder of a tree, as of a program that closed its own `/`: sandboxes
+ * have a root of their own above it, and what is closed later has lost modes.
+ */
+export async function openTree(tree: string): Promise<void> {
+  const entry = await ifThere(lstat(tree));
+  if (entry === undefined || (entry.mode & OPEN) === OPEN) return;
+  await chmod(tree, (entry.mode & MODE_BITS) | OPEN);
 }

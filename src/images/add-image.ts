@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
 import { z } from "../common/schema.ts";
-import { isOpenTree } from "../common/tree-modes.ts";
+import { isOpenTree, openTree } from "../common/tree-modes.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
 import { whileImagesStay, withImageLock } from "./image-locks.ts";
@@ -95,8 +95,10 @@ async function unpackLayer(task: LayerTask, image: PulledImage): Promise<ImageLa
   await makeLayer(
     target,
     async (draft) => {
-      unpacked = await unpackImage(image, join(draft, TREES.root), options);
-      const facts = { ...unpacked, rootMode: await modeOf(join(draft, TREES.root)) };
+      const root = join(draft, TREES.root);
+      unpacked = await unpackImage(image, root, options);
+      await openTree(root);
+      const facts = { ...unpacked, rootMode: await modeOf(root) };
       await writeDurably(join(draft, FACTS), `${JSON.stringify(facts)}\n`);
     },
     options.signal,

@@ -17,6 +17,7 @@ import {
 import { isThere, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
+import { openTree } from "../../common/tree-modes.ts";
 import type { Layer } from "../engine.ts";
 import { newDraft, removeDeadDrafts } from "../host/drafts.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -33,7 +34,8 @@ const BUILT_INS = ["base", "host", "image", "interpreter"] as const;
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 
 /**
- * Makes a layer in `target` by filling a draft of its own; a failure leaves neither.
+ * Makes a layer in `target` by filling a draft of its own; a failure leaves neither. Its root is open to
+ * all accounts, so that one that is not has lost modes.
  * @throws SandboxError already_exists when there is such a layer, canceled
  */
 export async function makeLayer(
@@ -42,7 +44,10 @@ export async function makeLayer(
   signal?: AbortSignal,
 ): Promise<Layer> {
   await makeWhole(target, {
-    fill,
+    fill: async (draft) => {
+      await fill(draft);
+      await openTree(join(draft, TREES.root));
+    },
     sync: async (draft) =>
       void (await runProgram(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS })),
     signal,

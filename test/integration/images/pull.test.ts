@@ -69,6 +69,25 @@ test("an image whose layer has lost modes is unpacked anew", { timeout: LIMIT_MS
   expect(await modes()).toEqual(before);
 });
 
+test("an image that closes its own root is unpacked once", { timeout: LIMIT_MS }, async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  const { layout } = await writeLayout(join(folder.path, "image"), {
+    layers: [tar({ path: "./", type: "5", mode: 0o700 }), await shellLayer()],
+  });
+  const pull = async () => {
+    const words = ["pull", `oci:${layout}`, "--name", "mine", "--home", home];
+    await using program = startProgram(["template", ...words]);
+    expect({ code: await program.exited(), stderr: program.stderr() }).toMatchObject({ code: 0 });
+    const [name = ""] = await readdir(join(home, "layers"));
+    const { ino, mode } = await stat(join(home, "layers", name, "root"));
+    return { ino, mode: mode & 0o7777 };
+  };
+  const first = await pull();
+  expect(first.mode).toBe(0o705);
+  expect(await pull()).toEqual(first);
+});
+
 test("images that newer ones of the name replaced long ago go", { timeout: LIMIT_MS }, async () => {
   await using folder = await makeTempFolder();
   const home = join(folder.path, "home");
