@@ -165,7 +165,7 @@ export function checkOpenFiles(limits?: string): EngineCheck {
 }
 
 /** What launcher, runtime and clean-up do as root, by the kernel's numbers; @see capabilities(7). */
-const NEEDED_RIGHTS = [
+const NEEDED_RIGHTS: readonly (readonly [name: string, right: number])[] = [
   ["CAP_CHOWN", 0],
   ["CAP_DAC_OVERRIDE", 1],
   ["CAP_SETGID", 6],
@@ -175,7 +175,13 @@ const NEEDED_RIGHTS = [
   ["CAP_SYS_PTRACE", 19],
   ["CAP_SYS_ADMIN", 21],
   ["CAP_MKNOD", 27],
-] as const;
+];
+
+/** What layers are made with, of files of all owners; sandboxes start without. */
+const COPY_RIGHTS: typeof NEEDED_RIGHTS = [
+  ["CAP_FOWNER", 3],
+  ["CAP_SETFCAP", 31],
+];
 
 /** What a container or unit needs whose own rules refuse what sandboxes are made of. */
 export const RIGHTS_REMEDY =
@@ -183,18 +189,29 @@ export const RIGHTS_REMEDY =
   "ProtectKernelTunables and ProtectControlGroups";
 
 export function checkRoot(status: string): EngineCheck {
-  const lacks = NEEDED_RIGHTS.filter(([, right]) => !hasRight(status, right));
-  if (lacks.length > 0) {
-    const names = lacks.map(([name]) => name).join(", ");
-    return check("root", `user id 0 without ${names}`, RIGHTS_REMEDY);
+  const lacks = namesOfMissing(status, NEEDED_RIGHTS);
+  if (lacks !== "") return check("root", `user id 0 without ${lacks}`, RIGHTS_REMEDY);
+  const faults: { readonly detail: string; readonly remedy: string }[] = [];
+  const less = namesOfMissing(status, COPY_RIGHTS);
+  if (less !== "") {
+    const detail = `without ${less}: snapshots and builds of templates fail`;
+    faults.push({ detail, remedy: RIGHTS_REMEDY });
   }
-  if (!mayNotGain(status)) return check("root", "user id 0", true);
-  return {
-    name: "root",
-    outcome: "warning",
-    detail: "user id 0 with no_new_privs: sudo and su do not work in sandboxes",
-    remedy: "start this program without it, as NoNewPrivileges of systemd sets it",
-  };
+  if (mayNotGain(status)) {
+    faults.push({
+      detail: "with no_new_privs: sudo and su do not work in sandboxes",
+      remedy: "start this program without no_new_privs, as NoNewPrivileges of systemd sets it",
+    });
+  }
+  if (faults.length === 0) return check("root", "user id 0", true);
+  const details = faults.map(({ detail }) => detail).join("; ");
+  const remedy = faults.map((fault) => fault.remedy).join("; ");
+  return { name: "root", outcome: "warning", detail: `user id 0 ${details}`, remedy };
+}
+
+function namesOfMissing(status: string, rights: typeof NEEDED_RIGHTS): string {
+  const lacks = rights.filter(([, right]) => !hasRight(status, right));
+  return lacks.map(([name]) => name).join(", ");
 }
 
 /** Of root and of others, where no other reason is known. */

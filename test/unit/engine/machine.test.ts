@@ -132,6 +132,18 @@ test("rights that root lacks and sandboxes are made with are named", () => {
   });
 });
 
+test("rights without which sandboxes start, and copies of their files fail, are named", () => {
+  const found = checkRoot("CapEff:\t000001ff7ffffff7\nNoNewPrivs:\t1\n");
+  expect(found).toEqual({
+    name: "root",
+    outcome: "warning",
+    detail:
+      "user id 0 without CAP_FOWNER, CAP_SETFCAP: snapshots and builds of templates fail; " +
+      "with no_new_privs: sudo and su do not work in sandboxes",
+    remedy: `${RIGHTS}; start this program without no_new_privs, as NoNewPrivileges of systemd sets it`,
+  });
+});
+
 describe("what helps where no runtime works", () => {
   test.for([
     {
