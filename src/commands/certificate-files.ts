@@ -1,11 +1,11 @@
 /** The certificate and key that a user brought in files, which another program renews. */
 
 import { readFile } from "node:fs/promises";
-import { createSecureContext } from "node:tls";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { KeyedCertificate } from "../listener/certificates.ts";
+import { requirePair } from "../listener/key-pair.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 
 export interface CertificatePaths {
@@ -44,7 +44,7 @@ export async function openCertificateFiles(
         const isSettled = isSame(found, seen);
         seen = found;
         if (!isSettled || isSame(found, shown)) continue;
-        requireUsable(found);
+        requirePair(found);
         for (const use of uses) use(found);
         shown = found;
         told = "";
@@ -81,10 +81,4 @@ async function readGiven(flag: string, path: string): Promise<string> {
 
 function isSame(left: KeyedCertificate, right: KeyedCertificate): boolean {
   return left.certificate === right.certificate && left.key === right.key;
-}
-
-/** Throws for a pair with which no handshake would succeed. */
-function requireUsable({ certificate, key }: KeyedCertificate): void {
-  if (certificate === "" || key === "") throw new Error("one of the two files is empty");
-  createSecureContext({ cert: certificate, key });
 }

@@ -8,6 +8,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { keepingLittle } from "../common/loop-turns.ts";
 import { createHttp2Bridge } from "./http2-bridge.ts";
+import { requirePair } from "./key-pair.ts";
 
 /** A client that does not finish its handshake is cut off. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -65,10 +66,10 @@ export function createTlsServer(options: {
   return { server, drain: () => bridge.drain() };
 }
 
-function openServer(http: ServerOptions, { certificate, key, onRenewal }: TlsIdentity) {
+function openServer(http: ServerOptions, identity: TlsIdentity) {
+  const { certificate, key, onRenewal } = identity;
   try {
-    // Node takes an empty text for none, and every handshake would fail.
-    if (certificate === "" || key === "") throw new Error("one of the two is empty");
+    requirePair(identity);
     const server = createServer({
       ...http,
       cert: certificate,

@@ -1,5 +1,6 @@
 /** Certificates that another program renews in their files while a service shows them. */
 
+import { generateKeyPairSync } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pino } from "pino";
@@ -78,6 +79,13 @@ test.for([
   {
     what: "a new certificate alone",
     change: (next: KeyedCertificate) => ({ certificate: next.certificate }),
+  },
+  {
+    what: "a key of another kind",
+    change: () => {
+      const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+      return { key: privateKey.export({ type: "pkcs8", format: "pem" }).toString() };
+    },
   },
 ])("$what is not shown but logged once, and a whole pair after it is shown", async ({ change }) => {
   await using files = await startFiles();

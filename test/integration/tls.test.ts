@@ -1,6 +1,7 @@
 /** The door with TLS: both protocols, every room behind it, and a client that knows a domain. */
 
 import { execFile } from "node:child_process";
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect as connectHttp2, constants, type ClientHttp2Session } from "node:http2";
@@ -187,14 +188,23 @@ test("the public client works with a key and a domain alone", async () => {
   });
 });
 
+function toPem({ privateKey }: { readonly privateKey: KeyObject }): string {
+  return privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+}
+
 test.for([
-  { what: "a key that does not fit", part: "other" },
-  { what: "an empty key", part: "key" },
-  { what: "an empty certificate", part: "certificate" },
-])("$what is refused before anything listens", async ({ part }) => {
-  await using other = await makeCertificate([DOMAIN]);
-  const wrong = part === "other" ? { key: other.identity.key } : { [part]: "" };
-  const tls = { ...certificate.identity, ...wrong };
+  {
+    what: "a key that does not fit",
+    wrong: () => ({ key: toPem(generateKeyPairSync("ec", { namedCurve: "P-256" })) }),
+  },
+  {
+    what: "a key of another kind",
+    wrong: () => ({ key: toPem(generateKeyPairSync("rsa", { modulusLength: 2048 })) }),
+  },
+  { what: "an empty key", wrong: () => ({ key: "" }) },
+  { what: "an empty certificate", wrong: () => ({ certificate: "" }) },
+])("$what is refused before anything listens", async ({ wrong }) => {
+  const tls = { ...certificate.identity, ...wrong() };
   await expect(
     startTestService({ tcp: [{ host: "127.0.0.1", port: 0, tls }] }),
   ).rejects.toMatchObject({
