@@ -33,6 +33,11 @@ export async function openCertificateFiles(
   const first = await readPair(paths);
   const uses: ((next: KeyedCertificate) => void)[] = [];
 
+  function show(next: KeyedCertificate): void {
+    requirePair(next);
+    for (const use of uses) use(next);
+  }
+
   async function renew(): Promise<void> {
     let shown: KeyedCertificate = first;
     let seen: KeyedCertificate = first;
@@ -43,12 +48,13 @@ export async function openCertificateFiles(
         const found = await readPair(paths);
         const isSettled = isSame(found, seen);
         seen = found;
-        if (!isSettled || isSame(found, shown)) continue;
-        requirePair(found);
-        for (const use of uses) use(found);
+        if (!isSettled) continue;
+        const isShown = isSame(found, shown);
+        if (!isShown) show(found);
         shown = found;
+        // Also without a renewal: the files are as they were before the fault.
         told = "";
-        log.info({ op: "tls.renew" }, "certificate renewed");
+        if (!isShown) log.info({ op: "tls.renew" }, "certificate renewed");
       } catch (error) {
         // The one that is shown goes on; a fault that stays is logged once.
         const fault = errorText(error);

@@ -99,6 +99,18 @@ test.for([
   expect(files.shown).toEqual([next]);
 });
 
+test("a fault that ended is logged again when it is back", async () => {
+  await using files = await startFiles();
+  for (const count of [1, 2]) {
+    await rm(files.paths.key);
+    await files.check(2);
+    await files.put(files.first);
+    await files.check(2);
+    const line = expect.stringContaining("certificate not renewed");
+    expect(files.lines).toEqual(Array(count).fill(line));
+  }
+});
+
 test("files that are gone for a while change nothing", async () => {
   await using files = await startFiles();
   await rm(files.paths.key);
