@@ -4,6 +4,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { SUPPORTED_PROTOCOL_VERSIONS } from "@modelcontextprotocol/server";
 import type { Clock } from "../common/clock.ts";
 import type { Session } from "./sessions.ts";
 
@@ -20,7 +21,7 @@ export function replaceStream(
   },
 ): void {
   const { request, response, clock } = opening;
-  if (request.method !== "GET" || request.headers["last-event-id"] !== undefined) return;
+  if (!opensStream(request)) return;
   const nowMs = clock.elapsed();
   const { stream: before } = session;
   if (before !== undefined && nowMs - before.openedAtMs < MIN_AGE_MS) return;
@@ -31,4 +32,11 @@ export function replaceStream(
   response.once("close", () => {
     if (session.stream?.response === response) delete session.stream;
   });
+}
+
+/** Any other request the library refuses, or it sends replies again: that must end no stream. */
+function opensStream({ method, headers }: IncomingMessage): boolean {
+  const { accept = "", "last-event-id": last = "", "mcp-protocol-version": version } = headers;
+  const isKnown = version === undefined || SUPPORTED_PROTOCOL_VERSIONS.includes(String(version));
+  return method === "GET" && last === "" && isKnown && accept.includes("text/event-stream");
 }

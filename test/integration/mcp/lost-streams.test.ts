@@ -88,6 +88,29 @@ test("a host that lost its network listens again, and the stream before it ends"
     .toContain("notifications/resources/list_changed");
 });
 
+test.for([
+  { what: "takes no events", status: 406, more: { accept: "application/json" } },
+  { what: "has another version", status: 400, more: { "mcp-protocol-version": "1999-01-01" } },
+])("a request that $what is refused, and ends no stream", async ({ status, more }) => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const opened = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE });
+  await opened.text();
+  const session = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+  const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
+  const text = readSoFar(await fetch(endpoint.url, { headers }));
+  await clock.advance(MINUTE_MS);
+  const refused = await fetch(endpoint.url, { headers: { ...headers, ...more } });
+  expect(refused.status).toBe(status);
+  await (await endpoint.post(CREATE, session)).text();
+  await expect
+    .poll(async () => {
+      await clock.advance(1_000);
+      return text();
+    })
+    .toContain("notifications/resources/list_changed");
+});
+
 const CREATE = {
   jsonrpc: "2.0",
   id: 2,
