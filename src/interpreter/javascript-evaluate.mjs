@@ -6,6 +6,9 @@ import { promiseHooks } from "node:v8";
 const { Promise, Set } = globalThis;
 /** Of cells that have not ended; some never do. */
 const promises = new Set();
+/** A cell may replace the methods of all sets. */
+const keep = promises.add.bind(promises);
+const release = promises.delete.bind(promises);
 
 /**
  * Resolves with V8's answer; rejects when there is none, as after an interrupt.
@@ -19,12 +22,12 @@ export function evaluate(session, params) {
     // The first one is that of the cell.
     const stop = promiseHooks.onInit((promise) => {
       own = promise;
-      promises.add(own);
+      keep(own);
       stop();
     });
     try {
       session.post("Runtime.evaluate", params, (error, answer) => {
-        promises.delete(own);
+        release(own);
         if (error) reject(error);
         else resolve(answer);
       });

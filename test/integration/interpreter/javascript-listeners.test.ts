@@ -37,6 +37,18 @@ test.for([
   ]);
 });
 
+test("a cell that replaces a method of sets changes its own code alone", async () => {
+  await run("var add = Set.prototype.add; Set.prototype.add = () => { throw new Error('no'); };");
+  const lines = await run("await 1; typeof add");
+  await run("Set.prototype.add = add");
+  expect(lines.map(({ type }) => type)).toEqual([
+    "number_of_executions",
+    "result",
+    "end_of_execution",
+  ]);
+  expect(textOf(lines, "result")).toBe("function");
+});
+
 test("while its cell runs, a timer is heard", async () => {
   const code = `setTimeout(() => console.log("heard"), 1);
     setTimeout(() => { throw new Error("told") }, 5);
