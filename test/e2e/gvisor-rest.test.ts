@@ -14,7 +14,7 @@ import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe } from "../support/serve.ts";
 
 const runtime = gvisorRuntime();
-/** Before, a quarter to a half of the images made such copies. */
+/** Before, not each image made such copies: several are tried. */
 const IMAGES = 10;
 /** The quietest of these counts: garbage is collected once in a while. */
 const [LOOKS, LOOK_MS] = [4, 300];

@@ -66,9 +66,7 @@ test("an event that this session did not send is answered by an empty stream", a
 test("a host that lost its network listens again, and the stream before it ends", async () => {
   const clock = createFakeClock();
   await using endpoint = await startEndpoint(clock);
-  const opened = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE });
-  await opened.text();
-  const session = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+  const session = await openSession(endpoint);
   const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
   const listen = async () => fetch(endpoint.url, { headers });
   const lost = await listen();
@@ -80,12 +78,7 @@ test("a host that lost its network listens again, and the stream before it ends"
   await expect(lost.text()).rejects.toThrow("terminated");
   const text = readSoFar(heard);
   await (await endpoint.post(CREATE, session)).text();
-  await expect
-    .poll(async () => {
-      await clock.advance(1_000);
-      return text();
-    })
-    .toContain("notifications/resources/list_changed");
+  await hearsOfChange(clock, text);
 });
 
 test.for([
@@ -94,21 +87,14 @@ test.for([
 ])("a request that $what is refused, and ends no stream", async ({ status, more }) => {
   const clock = createFakeClock();
   await using endpoint = await startEndpoint(clock);
-  const opened = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE });
-  await opened.text();
-  const session = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+  const session = await openSession(endpoint);
   const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
   const text = readSoFar(await fetch(endpoint.url, { headers }));
   await clock.advance(MINUTE_MS);
   const refused = await fetch(endpoint.url, { headers: { ...headers, ...more } });
   expect(refused.status).toBe(status);
   await (await endpoint.post(CREATE, session)).text();
-  await expect
-    .poll(async () => {
-      await clock.advance(1_000);
-      return text();
-    })
-    .toContain("notifications/resources/list_changed");
+  await hearsOfChange(clock, text);
 });
 
 const CREATE = {
@@ -117,6 +103,26 @@ const CREATE = {
   method: "tools/call",
   params: { name: "create_sandbox", arguments: {} },
 };
+
+type Endpoint = Awaited<ReturnType<typeof startEndpoint>>;
+
+/** The header of a new session. */
+async function openSession(endpoint: Endpoint): Promise<{ readonly "mcp-session-id": string }> {
+  const opened = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE });
+  await opened.text();
+  return { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+}
+
+async function hearsOfChange(
+  clock: ReturnType<typeof createFakeClock>,
+  text: () => string,
+): Promise<void> {
+  const later = async () => {
+    await clock.advance(1_000);
+    return text();
+  };
+  await expect.poll(later).toContain("notifications/resources/list_changed");
+}
 
 /** What has arrived of a body that goes on. */
 function readSoFar({ body }: Response): () => string {
