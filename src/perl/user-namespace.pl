@@ -14,7 +14,8 @@
 use v5.14;
 
 my ( $fault, $arch, $home, @maps ) = splice @ARGV, 0, 5;
-my ( $new_user, $get_parent, $lock_alone, $lock_seconds ) = ( 0x10000000, 0xb702, 2, 60 );
+my ( $new_user, $new_mounts, $get_parent ) = ( 0x10000000, 0x20000, 0xb702 );
+my ( $lock_alone, $lock_seconds ) = ( 2, 60 );
 my $known = "$home/namespace";
 
 # In the namespace the account of this process is that of root, with another directory.
@@ -86,7 +87,30 @@ sub give_ids {
     exit 0;
 }
 
+# AppArmor of Ubuntu lets everyone make a user namespace and refuses each capability in it. No way
+# leads back from one, so a child looks.
+sub are_rights_refused {
+    my $pid = fork // return 0;
+    if ( $pid == 0 ) {
+        exit 0 if syscall( $call->{unshare}, $new_user ) != 0;
+        exit( syscall( $call->{unshare}, $new_mounts ) != 0 );
+    }
+    waitpid $pid, 0;
+    return $? != 0;
+}
+
+sub restricts_namespaces {
+    open( my $file, '<', '/proc/sys/kernel/apparmor_restrict_unprivileged_userns' ) or return 0;
+    return <$file> =~ /^1/;
+}
+
 sub make_namespace {
+    return 'user namespace: the system refuses capabilities in it: ' . (
+        restricts_namespaces()
+        ? 'allow them with sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0'
+        : 'a security module or a filter of system calls does; in a container, start that with '
+            . '--privileged'
+    ) if are_rights_refused();
     pipe( my $ready_in, my $ready_out ) && pipe( my $text_in, my $text_out ) or return "pipe: $!";
     my $pid = fork;
     defined $pid or return "fork: $!";

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { readlink, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -61,6 +61,32 @@ test("a limit of namespaces is told as one, and the program goes on", async () =
   const words = ["--user", "--map-root-user", "sh", "-c", limited, "sh", ...perl, ...PROGRAM];
   const { stdout } = await promisify(execFile)("unshare", words);
   expect(stdout).toMatch(/^user namespace: No space .*: allow more with sysctl user\.max_user_/);
+});
+
+/**
+ * Becomes its words under a filter of system calls that refuses namespaces of mounts and lets those
+ * of users be made, as AppArmor of Ubuntu does. Structures: linux/filter.h.
+ */
+const REFUSE_MOUNTS = String.raw`
+  my ($prctl, $unshare) = "${process.arch}" eq "x64" ? (157, 272) : (167, 97);
+  my @filter = ([0x20, 0, 0, 0], [0x15, 0, 3, $unshare], [0x20, 0, 0, 16],
+    [0x45, 0, 1, 0x20000], [6, 0, 0, 0x50001], [6, 0, 0, 0x7fff0000]);
+  my $program = join "", map { pack "SCCL", @$_ } @filter;
+  syscall($prctl, 22, 2, pack "Sx6P", scalar @filter, $program) and die "$!";
+  exec @ARGV;
+`;
+
+test("a namespace without capabilities is told as one, and the program stays outside", async () => {
+  await using folder = await makeTempFolder();
+  const program = join(PERL_DIRECTORY, "user-namespace.pl");
+  const perl = ["perl", program, "FAULT", process.arch, folder.path, "true 0", "true 0"];
+  const words = ["-we", REFUSE_MOUNTS, ...perl, "sh", "-c", 'echo "$FAULT|$(readlink $1)"', "sh"];
+  const { stdout } = await promisify(execFile)("perl", [...words, "/proc/self/ns/user"]);
+  const [fault, namespace] = stdout.trim().split("|");
+  expect(fault).toMatch(
+    /^user namespace: the system refuses capabilities in it: a security module/,
+  );
+  expect(namespace).toBe(await readlink("/proc/self/ns/user"));
 });
 
 test("lines of processes that are gone, or that are no such lines, are passed over", async () => {
