@@ -32,10 +32,21 @@ install_command() {
   fi
 }
 
-install_packages() {
+# In the background, while helpers are installed: both wait for the network for most of their time.
+# A group of processes of its own ends as one where this script ends first.
+packages=""
+begin_packages() {
   [ node_modules/.package-lock.json -nt package-lock.json ] && return
   say "installing npm packages"
-  npm install --include=dev --no-audit --no-fund >&2
+  setsid npm install --include=dev --no-audit --no-fund >&2 </dev/null &
+  packages=$!
+  trap 'kill -- "-$packages" 2>/dev/null' EXIT
+}
+
+finish_packages() {
+  [ -z "$packages" ] && return
+  wait "$packages"
+  trap - EXIT
   # npm leaves its own record alone when nothing had to change.
   touch node_modules/.package-lock.json
 }
@@ -166,8 +177,9 @@ install_from_backports() {
   "$@" apt-get "${options[@]}" update && "$@" apt-get "${options[@]}" install -y --no-install-recommends runsc
 }
 
-install_packages
+begin_packages
 install_helpers
+finish_packages
 if [ "${1:-}" = --gvisor ]; then install_gvisor; fi
 unpack_test_tools
 unpack_chart_tools

@@ -1,10 +1,10 @@
 /** The set-up of a clone: what it takes for there. */
 
 import { execFile } from "node:child_process";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const SETUP = resolve(import.meta.dirname, "../../../scripts/setup.sh");
@@ -24,4 +24,22 @@ test.for([
   const words = ["-c", script, "bash", SETUP];
   const { stdout } = await promisify(execFile)("bash", words, { env: environment });
   expect(stdout).toBe(`${one.found}\n`);
+});
+
+test("an installation of packages does not outlive a set-up that ends before it", async () => {
+  await using folder = await makeTempFolder();
+  const [npm, scripts] = [join(folder.path, "npm"), join(folder.path, "scripts")];
+  await writeFile(npm, "#!/bin/sh\necho $$ > started\nsleep 1000 & wait\n");
+  await chmod(npm, 0o755);
+  await mkdir(scripts);
+  const lacking =
+    "has_helpers() { false; }; install_command() { echo 'until [ -s started ]; do :; done; false'; }";
+  const text = await readFile(SETUP, "utf8");
+  const script = join(scripts, "setup.sh");
+  await writeFile(script, text.replace(/^begin_packages$/m, `${lacking}\nbegin_packages`));
+  const env = { PATH: `${folder.path}:/usr/bin:/bin` };
+  const ended = promisify(execFile)("bash", [script], { env });
+  await expect(ended).rejects.toMatchObject({ code: 69 });
+  const group = Number(await readFile(join(folder.path, "started"), "utf8"));
+  await vi.waitFor(() => expect(() => process.kill(-group, 0)).toThrow("ESRCH"), 20_000);
 });
