@@ -122,7 +122,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
     async remove(call) {
       const reply = await send({ ...DELETING, ...call });
       if (isMissing(reply)) return false;
-      requireAccepted(reply, call.subject);
+      requireDone(reply, call.subject);
       return true;
     },
     async sendUntilSettled(call, { isFinal, send: sendOnce = send } = {}) {
@@ -181,6 +181,25 @@ export function requireAccepted(reply: HttpReply, subject: string): void {
   const said = claimedError(body);
   if (said !== undefined) throw unexpectedReply(`${status} with ${said}`, { subject });
   if (isPage(headers, body)) throw unexpectedReply(`${status} with a page of HTML`, { subject });
+}
+
+const NO_CONTENT = 204;
+/** With these, services of other makers answer nothing or a value of JSON; official clients read no other. */
+const OTHER_SUCCESS: ReadonlySet<number> = new Set([200, 201]);
+
+/**
+ * For a request whose reply has no content: nothing but its status says that it was carried out.
+ * @throws SandboxError as `requireAccepted`, and for any other status and for a text.
+ */
+export function requireDone(reply: HttpReply, subject: string): void {
+  requireAccepted(reply, subject);
+  const { status, body } = reply;
+  if (status === NO_CONTENT) return;
+  if (!OTHER_SUCCESS.has(status)) {
+    throw unexpectedReply(`${status} does not say that it was done`, { subject });
+  }
+  if (body.length === 0 || parseReply(body, subject) !== undefined) return;
+  throw unexpectedReply(`${status} with ${body.toString("utf8").trim()}`, { subject });
 }
 
 const DISK_FULL = 507;

@@ -24,7 +24,7 @@ import {
   parseBody,
   queryOf,
   REPEATABLE,
-  requireAccepted,
+  requireDone,
   WRITING,
   type ControlCaller,
 } from "./control-call.ts";
@@ -203,7 +203,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const path = `${sandboxPath(sandboxId)}/timeout`;
       const json = { timeout: timeoutSeconds };
       const reply = await sendUntilSettled({ ...REPEATABLE, path, json, signal, subject });
-      requireAccepted(reply, subject);
+      requireDone(reply, subject);
     },
 
     async connect(sandboxId, timeoutSeconds, signal) {
@@ -223,7 +223,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const isFinal = () => isPaused(sandboxId, signal, subject);
       const reply = await sendUntilSettled(call, { isFinal });
       if (reply.status === 409) return { wasRunning: false, keptMemory: undefined };
-      requireAccepted(reply, subject);
+      requireDone(reply, subject);
       const mode = reply.headers[PAUSE_MODE_HEADER];
       const isSaid = mode === "full" || mode === "filesystem";
       return { wasRunning: true, keptMemory: isSaid ? mode === "full" : undefined };

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import type { PageQuery } from "../../../src/client/control-templates.ts";
 import type { Control } from "../../../src/client/control.ts";
 import { createService } from "../../../src/client/service.ts";
+import type { SandboxError } from "../../../src/common/errors.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
@@ -51,17 +52,50 @@ test("create sends the wire's own fields and remembers token and expiry", async 
   expect(service.expiresAtMs("i1")).toBe(300_000);
 });
 
-test.for([
-  { status: 204, body: "" },
-  { status: 200, body: "OK" },
-])("a reply of $status with the default type of a framework is no page", async (reply) => {
+const CHANGES: Readonly<Record<string, (control: Control) => Promise<unknown>>> = {
+  kill: (control) => control.kill("i1", signal),
+  setTimeout: (control) => control.setTimeout("i1", 60, signal),
+  pause: (control) => control.pause("i1", true, signal),
+  deleteTemplate: (control) => control.deleteTemplate("t1", signal),
+};
+
+function faultText({ code, message }: SandboxError): string {
+  return `${code}: ${message}`;
+}
+
+async function answerChanges(status: number, body: string): Promise<Record<string, string>> {
   await using started = await startService((_, response) => {
-    response.writeHead(reply.status, { "content-type": "text/html; charset=utf-8" });
-    response.end(reply.body);
+    // Frameworks send this type by default, also with nothing.
+    response.writeHead(status, { "content-type": "text/html; charset=utf-8" }).end(body);
   });
   const { control } = started.service;
-  expect(await control.kill("i1", signal)).toBe(true);
-  await control.setTimeout("i1", 60, signal);
+  const told: Record<string, string> = {};
+  for (const [name, change] of Object.entries(CHANGES)) {
+    told[name] = await change(control).then(() => "done", faultText);
+  }
+  return told;
+}
+
+test.for([
+  { status: 204, body: "" },
+  { status: 200, body: "" },
+  { status: 200, body: "null" },
+  { status: 201, body: '{"sandboxID":"i1"}' },
+])("a change is done by a reply of $status with '$body'", async ({ status, body }) => {
+  const done = Object.keys(CHANGES).map((name) => [name, "done"]);
+  expect(await answerChanges(status, body)).toEqual(Object.fromEntries(done));
+});
+
+test.for([
+  { status: 200, body: "OK", told: "200 with OK" },
+  { status: 200, body: "Welcome. Sign in.\n", told: "200 with Welcome. Sign in." },
+  { status: 202, body: "", told: "202 does not say that it was done" },
+  { status: 203, body: "{}", told: "203 does not say that it was done" },
+  { status: 206, body: "", told: "206 does not say that it was done" },
+])("a change is not done by a reply of $status with '$body'", async ({ status, body, told }) => {
+  const replies = Object.values(await answerChanges(status, body));
+  const unexpected = expect.stringMatching(new RegExp(`^internal: .*unexpected reply: ${told}$`));
+  expect(replies).toEqual(Object.keys(CHANGES).map(() => unexpected));
 });
 
 test("replies of another maker may have nulls, and leave out what no client reads", async () => {
