@@ -11,6 +11,7 @@ import { daemonLogLineSchema } from "../wire/files.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import { createLogBatch, toLine, type LogSubject } from "./log-batch.ts";
 import { createLogPaces, type LogPace } from "./log-pace.ts";
+import { createReadMarks } from "./read-marks.ts";
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
@@ -79,9 +80,10 @@ export function startLogBook(options: LogBookOptions): LogBook {
   const { store, clock } = options;
   const batch = createLogBatch(options);
   const paces = createLogPaces(clock);
+  const marks = createReadMarks();
 
   function addMark(subject: LogSubject, fields: object, more: { atMs?: number; cursor?: string }) {
-    const { atMs = clock.now(), cursor } = more;
+    const { atMs = marks.place(subject.sandboxId, clock.now()), cursor } = more;
     const raw = { level: "warn", logger: "sandboxes", ...fields };
     batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }), cursor);
   }
@@ -100,14 +102,14 @@ export function startLogBook(options: LogBookOptions): LogBook {
   return {
     openPace: () => paces.open(),
     note(subject, message, fields = {}) {
-      const atMs = clock.now();
+      const atMs = marks.place(subject.sandboxId, clock.now());
       const raw = { level: "info", message, logger: "sandboxes", ...fields };
       batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
     },
     take(subject, text, { cursor, lost }) {
       const parsed = parseLine(text);
       const claimedMs = Date.parse(parsed?.timestamp ?? "");
-      const atMs = plausibleTime(claimedMs, clock.now());
+      const atMs = marks.place(subject.sandboxId, plausibleTime(claimedMs, clock.now()));
       if (lost > 0) addMark(subject, { message: "log lines lost", lost }, { atMs });
       if (parsed === undefined) {
         const message = "a line that is no log line was dropped";
@@ -124,7 +126,9 @@ export function startLogBook(options: LogBookOptions): LogBook {
     },
     read(query) {
       batch.flush();
-      return withinBytes(store.logs.read(toFilter(query, clock.now())));
+      const lines = withinBytes(store.logs.read(toFilter(query, clock.now())));
+      if (query.direction !== "backward") marks.read(query.sandboxId, lines);
+      return lines;
     },
     requireKnown,
     [Symbol.dispose]() {
