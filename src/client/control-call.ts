@@ -48,8 +48,8 @@ export interface ControlCaller {
     call: PageCall,
     schema: z.ZodType<T>,
   ) => Promise<{ readonly body: T; readonly nextToken?: string }>;
-  /** Deletes; returns whether there was something to delete. */
-  readonly remove: (call: ReadCall) => Promise<boolean>;
+  /** Deletes; returns whether there was something to delete, undefined where that is not known. */
+  readonly remove: (call: ReadCall) => Promise<boolean | undefined>;
   /**
    * The reply of a request that a sandbox in transition refuses with 409, which means that nothing
    * was done: it is safe to repeat, whatever it is.
@@ -121,16 +121,19 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
     },
     async remove(call) {
       const reply = await send({ ...DELETING, ...call });
-      if (isMissing(reply)) return false;
+      if (isMissing(reply)) return reply.isRepeat === true ? undefined : false;
       requireDone(reply, call.subject);
       return true;
     },
     async sendUntilSettled(call, { isFinal, send: sendOnce = send } = {}) {
       const deadlineMs = clock.elapsed() + MAX_TRANSITION_MS;
       const backoff = createBackoff(TRANSITION_RETRY_MS.first, TRANSITION_RETRY_MS.longest);
+      let isRepeat = false;
       for (;;) {
         const reply = await sendOnce(call);
-        if (reply.status !== CONFLICT || (await isFinal?.()) === true) return reply;
+        isRepeat ||= reply.isRepeat === true;
+        if (reply.status !== CONFLICT || (await isFinal?.()) === true)
+          return { ...reply, isRepeat };
         if (clock.elapsed() >= deadlineMs) throw transitionError(call.subject, reply);
         await pause(clock, backoff.next(), call);
       }

@@ -51,8 +51,14 @@ export interface ListPage {
   readonly ofRunning?: { readonly omitted: number };
 }
 
+export interface ConnectReply {
+  readonly sandbox: SandboxBody;
+  /** Undefined where a call that broke off may have resumed it. */
+  readonly wasResumed: boolean | undefined;
+}
+
 export interface PauseReply {
-  /** False when it was paused already. */
+  /** False when it was paused already, and by no call of this one that broke off. */
   readonly wasRunning: boolean;
   /** Undefined where the service did not say it. */
   readonly keptMemory: boolean | undefined;
@@ -68,15 +74,11 @@ export interface SandboxRoutes {
   ): Promise<CreatedSandboxBody>;
   list(filter: ListFilter, signal: AbortSignal): Promise<ListPage>;
   get(sandboxId: string, signal: AbortSignal): Promise<SandboxDetailBody>;
-  /** Returns whether there was something to end. */
-  kill(sandboxId: string, signal: AbortSignal): Promise<boolean>;
+  /** Returns whether there was something to end; undefined: it is gone, perhaps by a call that broke off. */
+  kill(sandboxId: string, signal: AbortSignal): Promise<boolean | undefined>;
   setTimeout(sandboxId: string, timeoutSeconds: number, signal: AbortSignal): Promise<void>;
   /** Resumes a paused sandbox, or extends the life of a running one. */
-  connect(
-    sandboxId: string,
-    timeoutSeconds: number,
-    signal: AbortSignal,
-  ): Promise<{ readonly sandbox: SandboxBody; readonly wasResumed: boolean }>;
+  connect(sandboxId: string, timeoutSeconds: number, signal: AbortSignal): Promise<ConnectReply>;
   pause(sandboxId: string, keepsMemory: boolean, signal: AbortSignal): Promise<PauseReply>;
   /** One result for each copy that was asked for. */
   fork(
@@ -213,7 +215,8 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const reply = await sendUntilSettled(call, { send: sendConnect });
       const sandbox = parseBody(reply, sandboxReply, subject);
       requireAsked(sandbox, sandboxId, subject);
-      return { sandbox, wasResumed: reply.status === 201 };
+      const isResumed = reply.status === 201;
+      return { sandbox, wasResumed: isResumed || reply.isRepeat !== true ? isResumed : undefined };
     },
 
     async pause(sandboxId, keepsMemory, signal) {
@@ -222,7 +225,9 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const call = { ...REPEATABLE, path, json: { memory: keepsMemory }, signal, subject };
       const isFinal = () => isPaused(sandboxId, signal, subject);
       const reply = await sendUntilSettled(call, { isFinal });
-      if (reply.status === 409) return { wasRunning: false, keptMemory: undefined };
+      if (reply.status === 409) {
+        return { wasRunning: reply.isRepeat === true, keptMemory: undefined };
+      }
       requireDone(reply, subject);
       const mode = reply.headers[PAUSE_MODE_HEADER];
       const isSaid = mode === "full" || mode === "filesystem";

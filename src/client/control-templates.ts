@@ -40,8 +40,8 @@ export interface TemplateRoutes {
   templates(signal: AbortSignal): Promise<readonly ListedTemplateBody[]>;
   /** The identifier of the template of a reference whose tag is there too. */
   resolveReference(reference: string, signal: AbortSignal): Promise<string>;
-  /** Returns whether there was something to delete. */
-  deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean>;
+  /** Returns whether there was something to delete; undefined as for the end of a sandbox. */
+  deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean | undefined>;
   snapshot(
     sandboxId: string,
     name: string | undefined,

@@ -3,7 +3,7 @@
 import { request, type Dispatcher } from "undici";
 import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
+import { SandboxError, errorText, isCode, toSandboxError } from "../common/errors.ts";
 import { readBeginning, readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -37,6 +37,8 @@ export interface HttpReply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Buffer;
+  /** Whether an attempt before this one broke off, which may have been served. */
+  readonly isRepeat?: boolean;
 }
 
 /** Servers give up after 70 seconds by contract. */
@@ -62,11 +64,13 @@ export const MAX_REPLY_VALUES = 262_144;
 export async function exchange(connection: Connection, wanted: Exchange): Promise<HttpReply> {
   let failures = 0;
   let refusals = 0;
+  let isRepeat = false;
   for (;;) {
     const outcome = await attempt(connection, wanted);
     const nowMs = connection.clock.now();
     const delayMs = nextDelay(outcome, wanted, { failures, refusals, nowMs });
-    if (delayMs === undefined) return settled(outcome);
+    if (delayMs === undefined) return { ...settled(outcome), isRepeat };
+    isRepeat ||= mayBeServed(outcome);
     if (isRefusal(outcome)) refusals += 1;
     else failures += 1;
     await pause(connection.clock, delayMs, wanted);
@@ -102,6 +106,15 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
 function settled(outcome: Outcome): HttpReply {
   if ("error" in outcome) throw outcome.error;
   return outcome.reply;
+}
+
+/** Faults before a request is sent. */
+const UNSENT_CODES = ["ECONNREFUSED", "ENOENT", "ENOTFOUND", "UND_ERR_CONNECT_TIMEOUT"] as const;
+
+/** A service says why it refuses; proxies send a bare 503 for a connection that broke, too. */
+function mayBeServed(outcome: Outcome): boolean {
+  if ("error" in outcome) return !isCode(outcome.error, ...UNSENT_CODES);
+  return !isRefusal(outcome) && errorMessage(outcome.reply.body) === undefined;
 }
 
 function isRefusal(outcome: Outcome): boolean {

@@ -12,15 +12,16 @@ export const connectSandbox = defineTool({
   title: "Connect to a sandbox",
   description:
     "Resumes a paused sandbox with all its files, or extends the life of a running one to at " +
-    "least timeout_seconds from now (it never shortens it). Use it when a call says that the " +
-    "sandbox is paused. Output streams from before a pause are cut; processes live on if their " +
+    "least timeout_seconds from now, never shortening it. Use it when a call says that the " +
+    "sandbox is paused. Output streams from before a pause are cut; processes live on if " +
     "memory was kept.",
   toolset: "core",
   input: z.strictObject({ sandbox_id: sandboxIdInput(), timeout_seconds: lifetimeInput() }),
   output: z.object({
     sandbox_id: z.string(),
-    was_resumed: z.boolean(),
+    was_resumed: z.boolean().optional(),
     expires_at: z.string().optional(),
+    note: z.string().optional(),
   }),
   annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
@@ -33,14 +34,17 @@ export const connectSandbox = defineTool({
     );
     state.logs.open(sandbox.sandboxID);
     // What programs write from now on is taken, not only from the next question on.
-    if (wasResumed) state.track(reattach(sandbox.sandboxID, context));
+    if (wasResumed !== false) state.track(reattach(sandbox.sandboxID, context));
     return recordReply({
       sandbox_id: sandbox.sandboxID,
-      was_resumed: wasResumed,
+      ...(wasResumed === undefined ? { note: REPEATED_NOTE } : { was_resumed: wasResumed }),
       ...expiryField(context, sandbox.sandboxID),
     });
   },
 });
+
+const REPEATED_NOTE =
+  "it runs; whether it was paused before is not known, because the call broke off and was repeated";
 
 /** Watches again what a pause cut off and runs on. */
 async function reattach(sandboxId: string, { service, state, log }: ToolContext): Promise<void> {

@@ -25,11 +25,11 @@ export const deleteSnapshot = defineTool({
       service.control.deleteTemplate(snapshotId, signal),
       suggest,
     );
-    if (!wasThere && (await isThere(service, snapshotId, signal))) {
+    if (wasThere !== true && (await isThere(service, snapshotId, signal))) {
       const message = "The sandbox service cannot delete snapshots; it stays until its owner acts.";
       throw new SandboxError("unimplemented", "no route", { hint: message });
     }
-    const outcome = wasThere ? ("deleted" as const) : ("already_gone" as const);
+    const outcome = wasThere === false ? ("already_gone" as const) : ("deleted" as const);
     return recordReply({ snapshot_id: snapshotId, outcome });
   },
 });
@@ -37,7 +37,7 @@ export const deleteSnapshot = defineTool({
 const IN_USE = /\bin use\b|\bsandbox(es)? using it\b/i;
 
 /** A refusal has the same code for a snapshot in use and for a malformed identifier. */
-async function deleteHinted(deleting: Promise<boolean>, suggest: Suggest): Promise<boolean> {
+async function deleteHinted<T>(deleting: Promise<T>, suggest: Suggest): Promise<T> {
   try {
     return await deleting;
   } catch (error) {

@@ -19,7 +19,7 @@ export const killSandbox = defineTool({
   async handler({ sandbox_id: sandboxId }, { service, state, signal }) {
     const wasThere = await service.control.kill(sandboxId, signal);
     state.forget(sandboxId);
-    const outcome = wasThere ? ("killed" as const) : ("already_gone" as const);
+    const outcome = wasThere === false ? ("already_gone" as const) : ("killed" as const);
     return recordReply({ sandbox_id: sandboxId, outcome });
   },
 });
