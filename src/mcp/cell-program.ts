@@ -97,27 +97,34 @@ def call(method, path, body=None):
     except (OSError, ValueError, IndexError) as error:
         leave(${CELL_EXIT.refused}, f"the code interpreter does not answer: {error}")
 
+def names(file):
+    try:
+        return json.loads(os.pread(file, os.fstat(file).st_size, 0))
+    except ValueError:
+        return {}
+
 def named(name, language):
-    "The id of the context of a name; made where there is none."
-    import fcntl
-    with open(os.path.join(root, "contexts.json"), "a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        try:
-            known = json.load(file)
-        except ValueError:
-            known = {}
-        key = language + " " + name
-        reply = call("GET", "/contexts")
-        if known.get(key) not in [context.get("id") for context in json.loads(reply.text())]:
-            reply = call("POST", "/contexts", {"language": language})
-            text = reply.text()
-            if reply.status != 200:
-                leave(${CELL_EXIT.refused}, text[:2000])
-            known[key] = json.loads(text)["id"]
-            file.truncate(0)
-            json.dump(known, file)
-        return known[key]
+    "The id of the context of a name; made where there is none. The start of a kernel holds no other name up."
+    import binascii, fcntl
+    key = language + " " + name
+    file = os.open(os.path.join(root, "contexts.json"), os.O_RDWR | os.O_CREAT, 0o600)
+    # A byte for each name, and the first one for the content; none of them has to be there.
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 1 + binascii.crc32(key.encode()))
+    fcntl.lockf(file, fcntl.LOCK_EX, 1)
+    known = names(file).get(key)
+    fcntl.lockf(file, fcntl.LOCK_UN, 1)
+    reply = call("GET", "/contexts")
+    if known not in [context.get("id") for context in json.loads(reply.text())]:
+        reply = call("POST", "/contexts", {"language": language})
+        text = reply.text()
+        if reply.status != 200:
+            leave(${CELL_EXIT.refused}, text[:2000])
+        known = json.loads(text)["id"]
+        fcntl.lockf(file, fcntl.LOCK_EX, 1)
+        data = json.dumps({**names(file), key: known}).encode()
+        os.ftruncate(file, os.pwrite(file, data, 0))
+    os.close(file)
+    return known
 
 def plain(text):
     return re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", text)
