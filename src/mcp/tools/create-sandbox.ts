@@ -19,6 +19,7 @@ import {
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type Suggest, type ToolContext } from "../tool.ts";
+import { unconfirmedNotes } from "../unconfirmed.ts";
 
 const DEFAULT_TEMPLATE = "base";
 const MAX_NETWORK_ENTRIES = 100;
@@ -121,9 +122,7 @@ export const createSandbox = defineTool({
         : []),
       ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
       ...(isUnknown ? [UNCONFIRMED_NETWORK] : []),
-      ...(params.isolation !== undefined && body.isolation !== params.isolation
-        ? [UNCONFIRMED_ISOLATION]
-        : []),
+      ...unconfirmedNotes(params, { body, detail }),
       ...(params.on_timeout === "pause" ? [timeoutNote(sandboxId, detail, context)] : []),
     ].filter((note) => note !== "");
     return recordReply({
@@ -170,8 +169,6 @@ const ALL_TRAFFIC =
 /** A service may leave out of a request what it does not know. */
 const UNCONFIRMED_NETWORK =
   "the service does not say that programs cannot reach the internet: try it before you rely on it";
-const UNCONFIRMED_ISOLATION =
-  "the service does not confirm the isolation: run no code in it that you distrust";
 const ENDS_AT_TIMEOUT = "the service ends it at its timeout, and does not pause it";
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
