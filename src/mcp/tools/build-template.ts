@@ -1,7 +1,7 @@
 /** Tool: builds a template from a base and steps, and follows a build. */
 
 import type { BuildRef } from "../../client/template-builds.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { SandboxError, type ErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, quoteName, quoteWords } from "../../common/untrusted-text.ts";
 import { toParts } from "../../output/quote.ts";
@@ -83,15 +83,20 @@ export const buildTemplate = defineTool({
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
   async handler(params, context) {
     const { clock, signal, progress: send } = context;
-    const build = params.build_id === undefined ? await start(params, context) : parse(params);
+    const isNew = params.build_id === undefined;
+    const build = isNew ? await request(params, context) : parse(params);
     const buildId = quoteName(`${build.templateId}/${build.buildId}`);
+    const fault = isNew ? await begin(build, params, context) : undefined;
+    // It may have reached the service: without its id no client could follow the build.
+    if (fault !== undefined)
+      return { ...textReply([`build_id: ${buildId}`, UNKNOWN]), error: fault };
     await using progress = new Progress({ send, clock, signal });
     progress.began(`following build ${buildId}`);
     let followed: Followed;
     try {
       followed = await follow(build, { params, progress }, context);
     } catch (error) {
-      if (params.build_id !== undefined || !(error instanceof SandboxError)) throw error;
+      if (!isNew || !(error instanceof SandboxError)) throw error;
       // Without its id no client could follow the build.
       return {
         ...textReply([`build_id: ${buildId}`, "the build goes on; follow it by this"]),
@@ -125,8 +130,8 @@ function parse({ build_id: id = "" }: Params): BuildRef {
   return { templateId, buildId };
 }
 
-async function start(params: Params, context: ToolContext): Promise<BuildRef> {
-  const { name, base, steps = [], start_command: startCmd, ready_command: readyCmd } = params;
+async function request(params: Params, context: ToolContext): Promise<BuildRef> {
+  const { name } = params;
   if (name === undefined) {
     throw new SandboxError("invalid_argument", "name is required for a new build");
   }
@@ -138,19 +143,36 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
     ...(params.cpus !== undefined && { cpuCount: params.cpus }),
     ...(params.memory_mb !== undefined && { memoryMB: params.memory_mb }),
   };
+  const missing = "The sandbox service cannot build templates.";
+  const requested = control.requestBuild(wanted, signal);
+  const made = await onOptionalRoute(requested, missing, () => control.list({ limit: 1 }, signal));
+  return { templateId: made.templateID, buildId: made.buildID };
+}
+
+/** Returns a fault after which the build may go on. @throws SandboxError for a refusal. */
+async function begin(
+  build: BuildRef,
+  params: Params,
+  { service, signal }: ToolContext,
+): Promise<SandboxError | undefined> {
+  const { base, steps = [], start_command: startCmd, ready_command: readyCmd } = params;
   const plan = {
     fromTemplate: base,
     steps: steps.map(toStep),
     ...(startCmd !== undefined && { startCmd }),
     ...(readyCmd !== undefined && { readyCmd }),
   };
-  const missing = "The sandbox service cannot build templates.";
-  const requested = control.requestBuild(wanted, signal);
-  const made = await onOptionalRoute(requested, missing, () => control.list({ limit: 1 }, signal));
-  const build = { templateId: made.templateID, buildId: made.buildID };
-  await control.startBuild(build, plan, signal);
-  return build;
+  try {
+    await service.control.startBuild(build, plan, signal);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !UNCERTAIN_CODES.has(error.code)) throw error;
+    return error;
+  }
 }
+
+const UNCERTAIN_CODES: ReadonlySet<ErrorCode> = new Set(["unavailable", "deadline_exceeded"]);
+const UNKNOWN = "whether the build began is not known; follow it by this";
 
 function toStep({ type, value }: z.output<typeof step>) {
   switch (type) {

@@ -51,6 +51,22 @@ test("a build whose status is not told keeps its id", async () => {
   expect(text).toContain(`\nbuild_id: ${BUILD} | the build goes on; follow it by this`);
 });
 
+test.for([
+  { status: undefined, told: "whether the build began is not known; follow it by this" },
+  { status: 503, told: "whether the build began is not known; follow it by this" },
+  { status: 400, told: undefined },
+])("a build whose begin is answered with $status: $told", async ({ status, told }) => {
+  await using build = await startForeignHost(({ url }, response) => {
+    if (!url.includes("/builds/")) answerJson(response, 202, { body: MADE });
+    else if (status === undefined) response.destroy();
+    else answerJson(response, status, { body: { code: status, message: "no" } });
+  });
+  const { isError, text } = await build.call("build_template", NEW);
+  const named = /build_id: (?<id>\S+) \| (?<told>.*)$/m.exec(text)?.groups;
+  expect(isError).toBe(true);
+  expect(named).toEqual(told === undefined ? undefined : { id: BUILD, told });
+});
+
 test("a reply holds a bounded part of the log, and the cursor goes on behind it", async () => {
   const lines = ["a", "b", "c"].map((letter) => letter.repeat(100_000));
   await using build = await startBuild({ lines });
