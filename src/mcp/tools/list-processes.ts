@@ -31,12 +31,15 @@ export const listProcesses = defineTool({
   async handler({ sandbox_id: sandboxId }, context) {
     const sandbox = await context.attach(sandboxId);
     const all = await sandbox.process.list(context.signal);
-    const shown = all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
+    const listed = all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
       process_id: `p_${pid}`,
-      command:
-        cmd === CELL_COMMAND ? "a cell of run_code" : cutText(oneLine(cmd), MAX_COMMAND_CHARACTERS),
+      command: cmd === CELL_COMMAND ? "a cell of run_code" : oneLine(cmd),
     }));
-    const hasCut = shown.some(({ command }) => command.endsWith("…"));
+    const hasCut = listed.some(({ command }) => command.length > MAX_COMMAND_CHARACTERS);
+    const shown = listed.map((each) => ({
+      ...each,
+      command: cutText(each.command, MAX_COMMAND_CHARACTERS),
+    }));
     const omitted = all.length - shown.length;
     const notes = [
       omitted > 0 ? `${omitted} more are not listed.` : "",
