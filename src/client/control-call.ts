@@ -1,5 +1,6 @@
 /** One call of the control API: its address, its repeats, its checked reply. */
 
+import { STATUS_CODES } from "node:http";
 import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
 import { faultsOf, type z } from "../common/schema.ts";
@@ -187,7 +188,7 @@ export function requireAccepted(reply: HttpReply, subject: string): void {
 }
 
 const NO_CONTENT = 204;
-/** With these, services of other makers answer nothing or a value of JSON; official clients read no other. */
+/** Of other makers: with nothing, the status in words or a value of JSON. Official clients read no other. */
 const OTHER_SUCCESS: ReadonlySet<number> = new Set([200, 201]);
 
 /**
@@ -201,8 +202,12 @@ export function requireDone(reply: HttpReply, subject: string): void {
   if (!OTHER_SUCCESS.has(status)) {
     throw unexpectedReply(`${status} does not say that it was done`, { subject });
   }
-  if (body.length === 0 || parseReply(body, subject) !== undefined) return;
-  throw unexpectedReply(`${status} with ${body.toString("utf8").trim()}`, { subject });
+  const text = body.toString("utf8").trim();
+  // Frameworks send the status in words where nothing else is given.
+  if (text === "" || text === STATUS_CODES[status]) return;
+  if (parseReply(body, subject) === undefined) {
+    throw unexpectedReply(`${status} with ${text}`, { subject });
+  }
 }
 
 const DISK_FULL = 507;

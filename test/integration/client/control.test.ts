@@ -79,6 +79,7 @@ async function answerChanges(status: number, body: string): Promise<Record<strin
 test.for([
   { status: 204, body: "" },
   { status: 200, body: "" },
+  { status: 200, body: "OK\n" },
   { status: 200, body: "null" },
   { status: 201, body: '{"sandboxID":"i1"}' },
 ])("a change is done by a reply of $status with '$body'", async ({ status, body }) => {
@@ -87,7 +88,7 @@ test.for([
 });
 
 test.for([
-  { status: 200, body: "OK", told: "200 with OK" },
+  { status: 200, body: "Okay", told: "200 with Okay" },
   { status: 200, body: "Welcome. Sign in.\n", told: "200 with Welcome. Sign in." },
   { status: 202, body: "", told: "202 does not say that it was done" },
   { status: 203, body: "{}", told: "203 does not say that it was done" },
