@@ -3,7 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import type { OutputSource, ProcessOutput } from "./process-output.ts";
 
 export type ProcessState =
@@ -58,6 +58,13 @@ export function hasEnded({ state }: ProcessView): boolean {
   return state.kind !== "running" && state.kind !== "lost";
 }
 
+/** Codes of a call that its receiver may have taken all the same. */
+const MAY_HAVE_ARRIVED: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "deadline_exceeded",
+  "canceled",
+]);
+
 /** A process that this server watches. */
 export class Capture implements ProcessView {
   readonly sandbox: Sandbox;
@@ -70,8 +77,7 @@ export class Capture implements ProcessView {
   /** The newest output is in memory. */
   readonly unwrittenBytes = 0;
   readonly listeners = new Set<OutputListener>();
-  /** Whether this server sent it SIGKILL, so that its end by that signal needs no other cause. */
-  isKillSent = false;
+  #isKillSent = false;
   #state: ProcessState = { kind: "running" };
   #endedAtMs: number | undefined;
   #waiters: (() => void)[] = [];
@@ -95,6 +101,25 @@ export class Capture implements ProcessView {
 
   get sandboxId(): string {
     return this.sandbox.id;
+  }
+
+  /** Whether this server sent it SIGKILL, so that its end by that signal needs no other cause. */
+  get isKillSent(): boolean {
+    return this.#isKillSent;
+  }
+
+  /** Sends it SIGKILL, which counts as sent unless its daemon refused it. */
+  async sendKill(send: () => Promise<void>): Promise<void> {
+    const before = this.#isKillSent;
+    // Its end may be told before the reply.
+    this.#isKillSent = true;
+    try {
+      await send();
+    } catch (error) {
+      const isUncertain = error instanceof SandboxError && MAY_HAVE_ARRIVED.has(error.code);
+      if (!isUncertain) this.#isKillSent = before;
+      throw error;
+    }
   }
 
   get processId(): string {

@@ -135,12 +135,14 @@ export class Captures implements AsyncDisposable {
   async terminate(capture: Capture): Promise<void> {
     const { clock } = this.#options;
     const { signal } = this.#stop;
-    await this.#signal(capture.sandbox, capture.pid, "SIGTERM");
+    const { sandbox, pid } = capture;
+    const send = async (name: "SIGTERM" | "SIGKILL") =>
+      sandbox.process.sendSignal(pid, name, signal);
+    await this.#tryToSend(sandbox, async () => send("SIGTERM"));
     const deadline = anySignal([signal, timeLimit(clock, GRACE_MS, signal)]);
     await capture.ended(deadline);
     if (capture.state.kind === "running" && !signal.aborted) {
-      capture.isKillSent = true;
-      await this.#signal(capture.sandbox, capture.pid, "SIGKILL");
+      await this.#tryToSend(sandbox, async () => capture.sendKill(async () => send("SIGKILL")));
     }
   }
 
@@ -258,15 +260,16 @@ export class Captures implements AsyncDisposable {
     const late = clock.sleep(ORPHAN_WAIT_MS, this.#stop.signal).then(() => undefined);
     try {
       const pid = await Promise.race([first, late]);
-      if (pid !== undefined) await this.#signal(sandbox, pid, "SIGKILL");
+      if (pid === undefined) return;
+      await sandbox.process.sendSignal(pid, "SIGKILL", this.#stop.signal);
     } catch (error) {
       log.debug({ op: "process.orphan", sandboxId: sandbox.id, err: error });
     }
   }
 
-  async #signal(sandbox: Sandbox, pid: number, name: "SIGTERM" | "SIGKILL"): Promise<void> {
+  async #tryToSend(sandbox: Sandbox, send: () => Promise<void>): Promise<void> {
     try {
-      await sandbox.process.sendSignal(pid, name, this.#stop.signal);
+      await send();
     } catch (error) {
       // The process may have ended meanwhile, or its sandbox.
       this.#options.log.debug({ op: "process.end", sandboxId: sandbox.id, err: error });

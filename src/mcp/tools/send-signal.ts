@@ -40,10 +40,13 @@ export const sendSignal = defineTool({
     if (known?.state.kind === "lost") await findProcess(sandboxId, processId, context);
     const capture = captures.find(sandboxId, pid);
     if (capture !== undefined && hasEnded(capture)) return endedReply(capture);
-    if (capture !== undefined && name === "SIGKILL") capture.isKillSent = true;
+    const send = async () =>
+      withHints(
+        sandbox.process.sendSignal(pid, name, context.signal),
+        processHints(context.suggest),
+      );
     try {
-      const sending = sandbox.process.sendSignal(pid, name, context.signal);
-      await withHints(sending, processHints(context.suggest));
+      await (capture !== undefined && name === "SIGKILL" ? capture.sendKill(send) : send());
     } catch (error) {
       if (isFinished(error)) return heldReply(params, context);
       // Another server may know how it ended.
