@@ -1,6 +1,7 @@
 /** The engine that the configuration names: its options, its privileges and whether it works here. */
 
 import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import { ISOLATION_LEVELS, type Engine, type EngineReport } from "../engine/engine.ts";
@@ -14,10 +15,13 @@ import { warmUpRequests } from "./warm-up-requests.ts";
 
 /**
  * Starts nothing and looks at nothing before the engine is used.
- * @param files those that it uses; default the installed ones.
+ * @param service what a running service has: the files that it uses, default the installed ones, and its log.
  */
-export async function createEngine(config: Config, files?: ProgramFiles): Promise<Engine> {
-  return rowOf(config).create(toOptions(config, files));
+export async function createEngine(
+  config: Config,
+  service?: { readonly files: ProgramFiles; readonly log: Logger },
+): Promise<Engine> {
+  return rowOf(config).create({ ...toOptions(config, service?.files), log: service?.log });
 }
 
 /** What the engine reports of this machine. One that is weaker than required is not usable, whatever it says. */

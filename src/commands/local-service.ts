@@ -163,7 +163,7 @@ export async function startLocal(
   const files = stack.use(await holdProgramFiles(home, log));
   const { perlDirectory } = files;
   stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
-  const engine = await createEngine(config, files);
+  const engine = await createEngine(config, { files, log });
   const report = await requireUsable(engine, config);
   const notes = [
     await storeNote(home, storeGb),

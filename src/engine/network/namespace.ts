@@ -61,6 +61,11 @@ export async function listLinks(network: NetworkPath): Promise<string[]> {
   return [...text.matchAll(/^\d+: ([^:@\s]+)/gm)].map((match) => match[1] ?? "");
 }
 
+/** The rules by which the kernel selects a table of routes; empty where it has one table alone. */
+export async function listPolicyRules(network: NetworkPath): Promise<string> {
+  return runIn(network, { command: ["ip", "-4", "rule", "show"] }).catch(() => "");
+}
+
 /** Any address of the internet, to which nothing is sent. */
 const FAR_ADDRESS = "4.0.0.1";
 const NO_ROUTE = /unreachable/i;

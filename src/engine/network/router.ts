@@ -7,6 +7,7 @@
 import { rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import type { Logger } from "../../common/log.ts";
 import { createTurns, type Turns } from "../../common/turns.ts";
 import type { Egress, EgressRules } from "../engine.ts";
 import { slotOf, slotsOf } from "../host/id-ranges.ts";
@@ -49,6 +50,7 @@ import {
   senderRules,
 } from "./router-rules.ts";
 import { closeUplink, openUplink } from "./uplink.ts";
+import { createRuleWatches, type RuleWatches } from "./watch-rules.ts";
 
 /** The program for names has an account of its own for each router, above the ids of all containers. */
 const FIRST_PROGRAM_USER = 2_000_000_000;
@@ -82,16 +84,19 @@ interface State extends Followed {
   readonly turns: Turns;
   /** By the same folder: the links of containers that an earlier process left. */
   readonly leftLinks: Map<string, ReadonlySet<string>>;
+  readonly watches: RuleWatches;
 }
 
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
-export function createRouters(perlDirectory: string): Routers {
+export function createRouters(perlDirectory: string, log?: Logger): Routers {
+  const turns = createTurns();
   const state: State = {
     perlDirectory,
     programs: new Map(),
-    turns: createTurns(),
+    turns,
     leftLinks: new Map(),
     followed: new Map(),
+    watches: createRuleWatches(turns, log),
   };
   return {
     outlivesProcess: true,
@@ -99,7 +104,9 @@ export function createRouters(perlDirectory: string): Routers {
       const owner = dirname(directory);
       await state.turns.run(owner, async () => {
         // Read once: a router that is made for the first of them has no link of the others.
-        if (!state.leftLinks.has(owner)) state.leftLinks.set(owner, await linksOf(owner));
+        if (state.leftLinks.has(owner)) return;
+        state.leftLinks.set(owner, await linksOf(owner));
+        state.watches.start(owner, { isNew: false });
       });
       return state.leftLinks.get(owner)?.has(linkName(slotOf(record.idBase))) !== true;
     },
@@ -250,6 +257,7 @@ async function ensureRouter(state: State, owner: string, outside: HostNetwork): 
     await makeRouter(router);
     await writeRouter({ ...router, isReady: true });
     state.followed.set(slot, outside.changes);
+    state.watches.start(owner, { isNew: true });
     return router;
   } catch (error) {
     await removeRouter(state, router);

@@ -4,11 +4,13 @@
  */
 
 import { BLOCKED_NETWORKS } from "./egress.ts";
-import { forwardingPath, settleForwarding, withoutTable } from "./forwarding.ts";
+import { withoutTable } from "./forward-guard.ts";
+import { forwardingPath, settleForwarding } from "./forwarding.ts";
 import {
   applyRules,
   changeLinks,
   deleteLink,
+  listTables,
   peerName,
   writeSettings,
   type NetworkPath,
@@ -31,6 +33,11 @@ export async function openUplink(
 export async function renewUplink(outside: NetworkPath, uplink: Uplink): Promise<void> {
   await applyRules(outside, withoutTable(uplinkTable(uplink.slot)) + uplinkRules(uplink));
   await forward(outside, uplink.slot);
+}
+
+/** Whether the rules that it has outside are there. */
+export async function hasUplinkRules(outside: NetworkPath, slot: number): Promise<boolean> {
+  return (await listTables(outside)).includes(uplinkTable(slot));
 }
 
 /** A change of the machine's own setting of all links changes each of them. */

@@ -2,6 +2,7 @@
 
 import { dirname, join } from "node:path";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import type { Logger } from "../../common/log.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
@@ -42,6 +43,7 @@ export interface OciEngineOptions extends ProbeOptions {
   readonly encryptsMemory?: boolean | undefined;
   /** Path of `guardian.sh`. */
   readonly guardian: string;
+  readonly log?: Logger | undefined;
   /** How much of the machine's memory is free, from 0 to 1; undefined asks the kernel. */
   readonly freeShare?: () => number;
 }
@@ -51,7 +53,7 @@ const SENTRY = "runsc";
 
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: OciEngineOptions): Engine {
-  const { egress: egressOptions, guardian, encryptsMemory = false, ...probing } = options;
+  const { egress: egressOptions, guardian, log, encryptsMemory = false, ...probing } = options;
   const keys = { home: options.home, isOn: encryptsMemory };
   const probe = rememberProbe(probing);
   // For containers that ask for a kernel of their own where others share that of the machine.
@@ -60,7 +62,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const sockets = createSocketWatch(options.freeShare);
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
-  const routers = isRootless() ? createUserRouters() : createRouters(perlDirectory);
+  const routers = isRootless() ? createUserRouters() : createRouters(perlDirectory, log);
   const support = rememberEgress(async () => findEgress(egressOptions, perlDirectory));
   const guards = createGuards(guardian);
   const launchContext = async (isolation: ContainerSpec["isolation"]): Promise<LaunchContext> => {

@@ -1,0 +1,111 @@
+/** A firewall of the machine that is loaded anew, with all rules of sandboxes' network gone. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { Logger } from "../../../src/common/log.ts";
+import { createRouters } from "../../../src/engine/network/router.ts";
+import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
+import {
+  BOX,
+  FAR,
+  isAnswered,
+  openForwardingMachine,
+  UPLINK,
+} from "../../support/forwarding-machine.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const FORWARDING = "cat /proc/sys/net/ipv4/conf/one/forwarding";
+
+test("the link outside forwards for nobody else after a flush of all rules", async () => {
+  await using net = await openForwardingMachine();
+  await openUplink(net.machine, UPLINK, net.router);
+  await within(net.machine, "nft flush ruleset");
+  // The container of another program has a link that forwards.
+  await within(net.machine, "echo 1 > /proc/sys/net/ipv4/conf/bridge/forwarding");
+  const found = {
+    neighbour: await isAnswered({ from: net.far, by: net.box, to: BOX }),
+    machine: await isAnswered({ from: net.far, by: net.machine, to: "192.0.2.1" }),
+  };
+  await closeUplink(net.machine, 1);
+  expect({ ...found, forwards: await net.forwards() }).toEqual({
+    neighbour: false,
+    machine: true,
+    forwards: "0",
+  });
+  expect(await within(net.machine, "ip rule show")).not.toContain("iif one");
+});
+
+test("the rules are whole again once the outside is looked at", async () => {
+  await using net = await openForwardingMachine();
+  await openUplink(net.machine, UPLINK, net.router);
+  const list = "nft list ruleset; ip rule show";
+  const before = await within(net.machine, list);
+  await within(net.machine, "nft flush ruleset");
+  await renewUplink(net.machine, UPLINK);
+  expect((await within(net.machine, list)).split("\n").toSorted()).toEqual(
+    before.split("\n").toSorted(),
+  );
+  await closeUplink(net.machine, 1);
+  expect(await within(net.machine, "nft list ruleset")).toBe("");
+});
+
+test("without its policy rules the link outside forwards for nobody else either", async () => {
+  await using net = await openForwardingMachine();
+  await openUplink(net.machine, UPLINK, net.router);
+  await within(net.machine, "for n in 1 2 3; do ip rule del pref 198; done");
+  await within(net.machine, "echo 1 > /proc/sys/net/ipv4/conf/bridge/forwarding");
+  expect(await isAnswered({ from: net.far, by: net.box, to: BOX })).toBe(false);
+  await closeUplink(net.machine, 1);
+  expect(await net.forwards()).toBe("0");
+});
+
+test("a machine that filters by the way back serves containers of others once it forwards", async () => {
+  await using net = await openForwardingMachine();
+  await openUplink(net.machine, UPLINK, net.router);
+  await within(net.machine, "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter");
+  await net.publish();
+  await renewUplink(net.machine, UPLINK);
+  expect(await isAnswered({ from: net.box, by: net.far, to: FAR })).toBe(true);
+  await closeUplink(net.machine, 1);
+});
+
+test.for([{ isAdopted: false }, { isAdopted: true }])(
+  "a service sets its rules again and tells it once (adopted: $isAdopted)",
+  async ({ isAdopted }) => {
+    await using folder = await makeTempFolder();
+    await using namespace = await makeNetwork(join(folder.path, "outside"));
+    await within(
+      namespace.path,
+      "ip link add one type veth peer name two && ip addr add 192.0.2.1/24 dev one && " +
+        "ip link set one up && ip link set two up && ip route add default via 192.0.2.2",
+    );
+    const program = "/nonexistent";
+    const resolvers: string[] = [];
+    const parts = { program, perlDirectory: PERL_DIRECTORY, resolvers, changes: 0 };
+    const outside = { ...namespace, ...parts };
+    const owner = join(folder.path, "s");
+    await mkdir(owner);
+    await using one = await startConnectable(join(owner, "i1"));
+    const lines: unknown[] = [];
+    const note = (...words: unknown[]) => void lines.push(words);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what routers log with
+    const log = { warn: note, error: note } as unknown as Logger;
+    const first = createRouters(PERL_DIRECTORY, isAdopted ? undefined : log);
+    await first.setEgress({ ...one, outside }, EVERYTHING);
+    const list = async () => within(namespace.path, "nft list tables");
+    const before = await list();
+    await within(namespace.path, "nft flush ruleset");
+    if (isAdopted) await createRouters(PERL_DIRECTORY, log).hasLost(one);
+    await expect.poll(list).toBe(before);
+    await expect.poll(() => lines).toHaveLength(1);
+    expect(await within(namespace.path, FORWARDING)).toBe("1\n");
+    await first.disconnect(one.directory);
+    expect({ rules: await list(), forwards: await within(namespace.path, FORWARDING) }).toEqual({
+      rules: "",
+      forwards: "0\n",
+    });
+  },
+);
