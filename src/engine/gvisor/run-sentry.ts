@@ -9,7 +9,7 @@ import { join } from "node:path";
 import type { ContainerSpec } from "../engine.ts";
 import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
-import { networkFile } from "../network/router.ts";
+import { networkFile } from "../network/namespace-file.ts";
 import type { BundleHost } from "../oci/bundle.ts";
 import { hasCgroups, type CgroupHost } from "../oci/cgroups.ts";
 import type { Cgroup } from "../oci/process-group.ts";

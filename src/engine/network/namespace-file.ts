@@ -1,6 +1,7 @@
 /** Files that are namespaces. */
 
 import { statfsSync } from "node:fs";
+import { join } from "node:path";
 import { errorText } from "../../common/errors.ts";
 
 /** NSFS_MAGIC: the file system of files that are namespaces. */
@@ -13,4 +14,9 @@ export function namespaceFault(path: string): string | undefined {
   } catch (error) {
     return `${path}: ${errorText(error)}`;
   }
+}
+
+/** The file of the network namespace of a container whose kernel is made after it. */
+export function networkFile(directory: string): string {
+  return join(directory, "runtime/network");
 }

@@ -5,7 +5,7 @@
  */
 
 import { rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import type { Logger } from "../../common/log.ts";
 import { createTurns, type Turns } from "../../common/turns.ts";
@@ -22,6 +22,7 @@ import { followOutside, type Followed } from "./follow-outside.ts";
 import { forgetConnections } from "./forget-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
 import { makeLink } from "./make-link.ts";
+import { networkFile } from "./namespace-file.ts";
 import {
   applyRules,
   changeLinks,
@@ -69,7 +70,8 @@ export interface Routers {
   /** Whether they have gone all the same, for a container of an earlier process. */
   hasLost(target: Pick<EgressTarget, "directory" | "record">): Promise<boolean>;
   /**
-   * Connects the container under these rules, changes the rules of its link, or takes the link away.
+   * Connects the container under these rules, changes the rules of its link, or takes the link away,
+   * as wherever containers have loopback alone by now.
    * @throws SandboxError invalid_argument for what is no IPv4 network, unavailable when it is gone
    * and for hostnames where nothing can answer them.
    */
@@ -113,19 +115,14 @@ export function createRouters(perlDirectory: string, log?: Logger): Routers {
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
       const { outside, record, directory } = target;
-      if (outside === undefined) return;
-      if (rules === "none" && !keepsLinks(record)) {
+      if (outside === undefined && !(await hasLink(target))) return;
+      if (outside === undefined || (rules === "none" && !keepsLinks(record))) {
         await disconnect(state, directory);
         await endConnections(record, sandboxAddress(slotOf(record.idBase)));
       } else await connect(state, { ...target, outside }, rules);
     },
     disconnect: async (directory) => disconnect(state, directory),
   };
-}
-
-/** The file of the network namespace of a container whose kernel is made after it. */
-export function networkFile(directory: string): string {
-  return join(directory, "runtime/network");
 }
 
 /** A kernel of its own takes over the links that it finds when it starts, and never sees another. */
@@ -178,6 +175,10 @@ async function linksOf(owner: string): Promise<ReadonlySet<string>> {
     for (const name of await listLinks(router.path)) links.add(name);
   }
   return links;
+}
+
+async function hasLink({ directory, record }: EgressTarget): Promise<boolean> {
+  return (await linksOf(dirname(directory))).has(linkName(slotOf(record.idBase)));
 }
 
 async function disconnect(state: State, directory: string): Promise<void> {

@@ -30,8 +30,8 @@ const OUT_OF_MEMORY = "out of memory";
 export interface ContainerParts extends RunParts {
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
-  /** Whether its link and rules have gone with the process that made them. */
-  readonly hasLostLink?: boolean;
+  /** Whether its link and rules have gone with the process that made them, or may not be there any more. */
+  readonly needsEgress?: boolean;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
   readonly sockets: SocketWatch;
@@ -41,7 +41,7 @@ export interface ContainerParts extends RunParts {
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, outside, routers, sockets, hasLostLink = false } = parts;
+  const { directory, cgroup, outside, routers, sockets, needsEgress = false } = parts;
   const { reach = async (dial) => dial() } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   const connections = createConnections();
@@ -60,7 +60,7 @@ export function openContainer(parts: ContainerParts): Container {
       return runs.record.level;
     },
     network: outside === undefined ? "loopback" : "routed",
-    hasLastingEgress: outside === undefined || (routers.outlivesProcess && !hasLostLink),
+    hasLastingEgress: !needsEgress && (outside === undefined || routers.outlivesProcess),
     setEgress: async (egress) =>
       routers.setEgress({ directory, record: runs.record, outside }, egress),
     dial: async (port, signal) => openPort(dialDaemon, port, signal),

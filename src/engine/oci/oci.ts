@@ -65,6 +65,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const routers = isRootless() ? createUserRouters() : createRouters(perlDirectory, log);
   const support = rememberEgress(async () => findEgress(egressOptions, perlDirectory));
   const guards = createGuards(guardian);
+  const isOffline = egressOptions === undefined;
   const launchContext = async (isolation: ContainerSpec["isolation"]): Promise<LaunchContext> => {
     const found = await probe("cached");
     const isStrong = isolation === undefined || found.choice?.level === isolation;
@@ -100,7 +101,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       ),
     guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
     adopt: async (id, directory) =>
-      guards.around(id, async () => adoptContainer(launchContext, id, directory)),
+      guards.around(id, async () => adoptContainer(launchContext, { id, directory, isOffline })),
     squash: async (layers, kept, { directory, signal }) =>
       makeLayer(
         directory,
@@ -187,8 +188,16 @@ function refusal(
 
 async function adoptContainer(
   launchContext: (isolation: ContainerSpec["isolation"]) => Promise<LaunchContext>,
-  id: string,
-  directory: string,
+  {
+    id,
+    directory,
+    isOffline,
+  }: {
+    readonly id: string;
+    readonly directory: string;
+    /** Whether no container may have internet access, also one that was made with it. */
+    readonly isOffline: boolean;
+  },
 ): Promise<Container | undefined> {
   checkId(id);
   const record = await readRecord(directory);
@@ -218,8 +227,9 @@ async function adoptContainer(
   // Its processes have the ids; the claim names the folder, which may have been moved.
   await holdIds(directory, record.idBase);
   await remountDisk(perlDirectory, directory);
-  const hasLostLink = outside !== undefined && (await routers.hasLost({ directory, record }));
-  return openContainer({ ...parts, hasLostLink });
+  const needsEgress =
+    outside === undefined ? isOffline : await routers.hasLost({ directory, record });
+  return openContainer({ ...parts, needsEgress });
 }
 
 /** A halted container needs its runtime at its next boot only: without one it is found all the same. */
