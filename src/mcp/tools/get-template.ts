@@ -14,7 +14,7 @@ export const getTemplate = defineTool({
   title: "Describe a template",
   description:
     "Returns names, use and builds of a template or snapshot, newest build first, with the " +
-    "status, size and start command of each build. Use it to check that a template exists and is ready before starting " +
+    "status, size and start command of each. Use it to check that a template is ready before starting " +
     "sandboxes from it.",
   toolset: "all",
   input: z.strictObject({
@@ -41,6 +41,7 @@ export const getTemplate = defineTool({
       }),
     ),
     next_cursor: z.string().optional(),
+    note: z.string().optional(),
   }),
   annotations: READ_ONLY,
   async handler({ template: reference, limit, cursor }, { service, signal, suggest }) {
@@ -52,6 +53,8 @@ export const getTemplate = defineTool({
       invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
     });
     const { template } = page;
+    // Services without pages of builds answer with all of them.
+    const omitted = template.builds.length - limit;
     return recordReply({
       template_id: template.templateID,
       names: template.names,
@@ -69,6 +72,7 @@ export const getTemplate = defineTool({
         ...(build.startCmd !== undefined && { start_command: cut(build.startCmd) }),
       })),
       ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
+      ...(omitted > 0 && { note: `${omitted} older builds are not listed` }),
     });
   },
 });

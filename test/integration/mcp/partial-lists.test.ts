@@ -4,12 +4,34 @@ import { expect, test } from "vitest";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
 
+const BUILD = { buildID: "b", createdAt: "", updatedAt: "", cpuCount: 1, memoryMB: 128 };
+const TEMPLATE = {
+  templateID: "t1",
+  public: false,
+  aliases: [],
+  names: ["n"],
+  createdAt: "",
+  updatedAt: "",
+  lastSpawnedAt: null,
+  spawnCount: 0,
+};
+
 async function fieldsOf(tool: string, input: object, body: unknown) {
   await using remote = await startForeignHost((_, response) => {
     answerJson(response, 200, { body });
   });
   return (await remote.call(tool, input)).fields;
 }
+
+test.for([
+  { count: 3, note: "2 older builds are not listed" },
+  { count: 1, note: undefined },
+])("a service that does not page has $count builds", async ({ count, note }) => {
+  const builds = Array.from({ length: count }, () => BUILD);
+  const input = { sandbox_id: undefined, template: "t1", limit: 1 };
+  const fields = await fieldsOf("get_template", input, { ...TEMPLATE, builds });
+  expect([fields["builds"], fields["note"]]).toEqual([[expect.anything()], note]);
+});
 
 test.for([
   { cmd: "x".repeat(299) + "…", note: undefined },
