@@ -41,7 +41,7 @@ export const forkSandbox = defineTool({
     source: z.string(),
     copies: z.array(z.object({ sandbox_id: z.string().optional(), error: z.string().optional() })),
     processes: z.string().optional(),
-    expires_at: z.string(),
+    expires_at: z.string().optional(),
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, count, timeout_seconds: timeout }, context) {
@@ -68,8 +68,10 @@ export const forkSandbox = defineTool({
           ? { error: cutText(oneLine(error?.message ?? "no reason given"), MAX_REASON_CHARACTERS) }
           : { sandbox_id: sandbox.sandboxID },
       ),
-      ...(started !== undefined && processesField(started)),
-      expires_at: new Date(service.now() + timeout * 1_000).toISOString(),
+      ...(started !== undefined && {
+        ...processesField(started),
+        expires_at: new Date(service.now() + timeout * 1_000).toISOString(),
+      }),
     });
   },
 });

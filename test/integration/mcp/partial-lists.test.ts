@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const BUILD = { buildID: "b", createdAt: "", updatedAt: "", cpuCount: 1, memoryMB: 128 };
 const TEMPLATE = {
@@ -31,6 +32,18 @@ test.for([
   const input = { sandbox_id: undefined, template: "t1", limit: 1 };
   const fields = await fieldsOf("get_template", input, { ...TEMPLATE, builds });
   expect([fields["builds"], fields["note"]]).toEqual([[expect.anything()], note]);
+});
+
+test.for([
+  { body: [{ error: { code: 500, message: "no" } }], copies: [{ error: "no" }], hasExpiry: false },
+  {
+    body: [{ sandbox: { ...SANDBOX_DETAIL, sandboxID: "i2" } }],
+    copies: [{ sandbox_id: "i2" }],
+    hasExpiry: true,
+  },
+])("an expiry is that of a copy: $hasExpiry", async ({ body, copies, hasExpiry }) => {
+  const fields = await fieldsOf("fork_sandbox", {}, body);
+  expect([fields["copies"], "expires_at" in fields]).toEqual([copies, hasExpiry]);
 });
 
 test.for([
