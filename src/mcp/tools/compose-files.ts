@@ -2,6 +2,7 @@
 
 import type { CallOptions } from "../../client/access.ts";
 import type { Sandbox } from "../../client/envd.ts";
+import { createGate } from "../../common/concurrency.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
@@ -43,11 +44,40 @@ export const composeFiles = defineTool({
     });
     return textReply([
       `joined ${sources.length} files into ${quoteName(record.path)}`,
-      "the sources are deleted",
+      await deletionFact({ sandbox, sources, options }),
       expiryFact(context, sandboxId),
     ]);
   },
 });
+
+const MAX_LOOKS = 8;
+const MAX_NAMES_TOLD = 20;
+
+/** A service tells no fault of a deletion, as of a file that is mounted or cannot change. */
+async function deletionFact({ sandbox, sources, options }: Composition): Promise<string> {
+  const gate = createGate(MAX_LOOKS);
+  const look = async (source: string) => {
+    try {
+      await gate.run(() => sandbox.filesystem.stat(source, options));
+      return true;
+    } catch (error) {
+      if (hasErrorCode(error, "not_found")) return false;
+      throw error;
+    }
+  };
+  let isThere: readonly boolean[];
+  try {
+    isThere = await Promise.all(sources.map((source) => look(source)));
+  } catch {
+    // The file is made all the same.
+    return "whether the sources are deleted is not known";
+  }
+  const left = sources.filter((_, index) => isThere[index]);
+  if (left.length === 0) return "the sources are deleted";
+  const names = left.slice(0, MAX_NAMES_TOLD).map((source) => quoteName(source));
+  const more = left.length - names.length;
+  return `sources that are still there: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}
 
 interface Composition {
   readonly sandbox: Sandbox;

@@ -137,6 +137,16 @@ test("a directory is listed in pages", async () => {
   expect(file.text).toMatch(/^invalid_argument: .*For a file use read_file\.$/);
 });
 
+test("a source that cannot be deleted is told", async () => {
+  await using world = await startMcpWorld();
+  const { at, call } = await startCalls(world);
+  await call("write_file", { path: at("1"), content: "a" });
+  const wish = { sources: [at("1"), "/proc/version"], destination: at("all") };
+  expect((await call("compose_files", wish)).text).toMatch(
+    /^joined 2 files into \S+ \| sources that are still there: \/proc\/version \|/,
+  );
+});
+
 test("files are joined in order, and the sources are gone", async () => {
   await using world = await startMcpWorld();
   const { at, call } = await startCalls(world);
