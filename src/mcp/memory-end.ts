@@ -40,11 +40,15 @@ export async function memoryFact(
   if (state.kind !== "ended" || state.exitCode === 0 || process.isKillSent === true) {
     return undefined;
   }
-  const isKilled = state.reason.startsWith("signal: killed") || state.exitCode === KILLED_EXIT_CODE;
-  if (!isKilled && !(await tellsKill(process))) return undefined;
+  const isKilledCode = state.exitCode === KILLED_EXIT_CODE;
+  // A process that chose its exit code was not killed itself.
+  const isExit = state.reason.startsWith("exit status");
+  const isKilled = state.reason.startsWith("signal: killed") || (isKilledCode && !isExit);
+  if (!isKilled && !isKilledCode && !(await tellsKill(process))) return undefined;
   const { kills, memoryMb } = await look(process, context);
   const has = memoryMb === undefined ? "" : `: the sandbox has ${memoryMb} MB in all`;
   const more = `${has}${context.suggest("get_metrics", "; get_metrics shows its use")}`;
+  if (isKilledCode && isExit) return shellFact(compare(kills), more);
   if (!isKilled) {
     if (!grewMeanwhile(kills)) return undefined;
     return `the kernel killed a process of this sandbox meanwhile: out of memory${more}`;
@@ -55,6 +59,18 @@ export async function memoryFact(
   }
   const cause = verdict === "out of memory" ? "out of memory" : "most likely out of memory";
   return `killed, and not by this server: ${cause}${more}`;
+}
+
+/** Of a shell, or of a program that ends with the same code. */
+function shellFact(verdict: Verdict, more: string): string {
+  if (verdict === "out of memory") {
+    return `a program that it ran was killed, and not by this server: out of memory${more}`;
+  }
+  const meaning = `shells return ${KILLED_EXIT_CODE} for a program that SIGKILL ended`;
+  const isOther = verdict === "other cause";
+  return isOther
+    ? `${meaning}; not for lack of memory`
+    : `${meaning}: perhaps out of memory${more}`;
 }
 
 /** Where no sample was taken a count is undefined; one that fell begins anew after a boot. */

@@ -93,14 +93,24 @@ test("a process that something else killed is told as out of memory, with the li
     world.call("run_process", { sandbox_id, cmd: "sh", args: ["-c", command] });
   const told =
     /^exit_code: \S+ (\(ended by signal: killed\) )?\| killed, and not by this server: most likely out of memory: the sandbox has 512 MB in all; get_metrics/;
-  expect((await shell("kill -9 $$")).text).toMatch(told);
-  const child = await shell("sh -c 'kill -9 $$'");
-  expect(child.text).toMatch(told);
-  const process_id = /process_id: (p_[0-9]+)/.exec(child.text)?.[1];
+  const killed = await shell("kill -9 $$");
+  expect(killed.text).toMatch(told);
+  const process_id = /process_id: (p_[0-9]+)/.exec(killed.text)?.[1];
   const again = await world.call("get_process_output", { sandbox_id, process_id });
   expect(again.text).toMatch(told);
   expect((await shell("exit 1")).text).not.toContain("memory");
 });
+
+test.for(["sh -c 'kill -9 $$'; exit $?", "exit 137"])(
+  "a shell that returns the code of a kill is not called killed itself: %s",
+  async (cmd) => {
+    await using world = await startMcpWorld();
+    const sandbox_id = await world.createSandbox();
+    expect((await world.call("run_process", { sandbox_id, cmd })).text).toMatch(
+      /^exit_code: 137 \| shells return 137 for a program that SIGKILL ended: perhaps out of memory: the sandbox has 512 MB/,
+    );
+  },
+);
 
 test("a process that a caller killed is not", async () => {
   await using world = await startMcpWorld();
