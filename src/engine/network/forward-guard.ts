@@ -1,7 +1,7 @@
 /**
- * What keeps a link that forwards for routers alone from forwarding for other senders: a table of rules, and
- * policy rules of its routes. A firewall that is loaded anew (`nft flush ruleset`) takes the table along; the
- * policy rules stay. They drop what the table has not marked, and say which links forward because of us.
+ * What keeps a link that forwards for routers alone from forwarding for other senders: a table of rules. A
+ * firewall that is loaded anew (`nft flush ruleset`) takes the table along, so a policy rule records the link,
+ * which stays until the machine restarts and leads into an empty table of routes: it changes no packet's way.
  */
 
 import { errorText } from "../../common/errors.ts";
@@ -13,18 +13,15 @@ import {
   listTables,
   type NetworkPath,
 } from "./namespace.ts";
-import { lines, UPLINK_NETWORK } from "./router-rules.ts";
+import { lines } from "./router-rules.ts";
 
 const TABLE = "sandbox_mcp_forwarding";
 /** Marks a link that did not forward although the machine did. */
 const ALONE = "alone";
-/** Before those of private networks, which lead into tables of their own. */
 const PREFERENCES = { shared: 198, alone: 199 } as const;
-/** Of a packet that others may have forwarded, between the last rule before its route and the first after. */
-const MARK = 0x2_00_00_00;
-const UNMARKED = 0xfd_ff_ff_ff;
-const RULES_OF_A_LINK = 3;
-/** A kernel without policy routing: the table alone holds there. */
+/** No program has routes in it: the letters `smcp`. */
+const EMPTY_TABLE = 0x73_6d_63_70;
+/** A kernel without policy routing: the table of rules is the only record there. */
 const NOT_SUPPORTED = /not supported/i;
 
 export interface GuardedLink {
@@ -34,32 +31,25 @@ export interface GuardedLink {
 
 interface Guards {
   readonly inTable: readonly GuardedLink[];
-  /** With all of their rules, or some. */
-  readonly inPolicy: readonly (GuardedLink & { readonly count: number })[];
+  readonly recorded: readonly GuardedLink[];
 }
 
 /** The links that forward because of us, by whatever is left of their rules. */
 export async function listGuarded(outside: NetworkPath): Promise<GuardedLink[]> {
-  const { inTable, inPolicy } = await readGuards(outside);
-  return [...new Map([...inPolicy, ...inTable].map((link) => [link.name, link])).values()];
+  const { inTable, recorded } = await readGuards(outside);
+  return [...new Map([...recorded, ...inTable].map((link) => [link.name, link])).values()];
 }
 
-/** Sets the rules of these links that are not there. */
+/** Sets what is not there of the rules of these links. */
 export async function guardLinks(
   outside: NetworkPath,
   links: readonly GuardedLink[],
 ): Promise<void> {
   if (links.length === 0) return;
-  const { inTable, inPolicy } = await readGuards(outside);
-  const isMissing = (link: GuardedLink) => !inTable.some(({ name }) => name === link.name);
-  const missing = links.filter(isMissing);
+  const { inTable, recorded } = await readGuards(outside);
+  const missing = links.filter((link) => !includes(inTable, link));
   if (missing.length > 0) await applyRules(outside, guardTable(missing));
-  for (const link of links) {
-    const there = inPolicy.find(({ name }) => name === link.name);
-    if (there?.count === RULES_OF_A_LINK) continue;
-    if (there !== undefined) await changeLinks(outside, removal(there));
-    await setPolicy(outside, link);
-  }
+  for (const link of links) if (!includes(recorded, link)) await record(outside, link);
 }
 
 /** The links of `kept` alone are guarded from now on. */
@@ -67,13 +57,16 @@ export async function releaseLinks(
   outside: NetworkPath,
   kept: readonly GuardedLink[],
 ): Promise<void> {
-  const isKept = (name: string) => kept.some((link) => link.name === name);
-  const { inPolicy } = await readGuards(outside);
-  for (const link of inPolicy) {
-    // Another service may do the same at this moment.
-    if (!isKept(link.name)) await changeLinks(outside, removal(link)).catch(() => undefined);
-  }
+  const { recorded } = await readGuards(outside);
   await applyRules(outside, withoutTable(TABLE) + (kept.length > 0 ? guardTable(kept) : ""));
+  for (const link of recorded) {
+    // Another service may do the same at this moment.
+    if (!includes(kept, link)) await changeRule(outside, "del", link).catch(() => undefined);
+  }
+}
+
+function includes(links: readonly GuardedLink[], { name, isAlone }: GuardedLink): boolean {
+  return links.some((link) => link.name === name && link.isAlone === isAlone);
 }
 
 /** Removes a table, whether or not it is there. */
@@ -81,30 +74,23 @@ export function withoutTable(name: string): string {
   return lines([`add table inet ${name}`, `delete table inet ${name}`]);
 }
 
-async function setPolicy(outside: NetworkPath, { name, isAlone }: GuardedLink): Promise<void> {
-  const rule = (rest: string) =>
-    // Of the kernel, by its word: systemd-networkd removes what others have set.
-    `rule add pref ${preferenceOf(isAlone)} protocol kernel iif ${name} ${rest}`;
-  const rules = lines([
-    // The machine itself is reached also where its own table of addresses is not the first.
-    rule("lookup local"),
-    rule(`to ${UPLINK_NETWORK} lookup main`),
-    rule(`fwmark 0/0x${MARK.toString(16)} blackhole`),
-  ]);
+async function record(outside: NetworkPath, link: GuardedLink): Promise<void> {
   try {
-    await changeLinks(outside, rules);
+    await changeRule(outside, "add", link);
   } catch (error) {
     if (!NOT_SUPPORTED.test(errorText(error))) throw error;
   }
 }
 
-function removal({ name, isAlone, count }: GuardedLink & { readonly count: number }): string {
-  const one = `rule del pref ${preferenceOf(isAlone)} iif ${name}`;
-  return lines(Array.from({ length: count }, () => one));
-}
-
-function preferenceOf(isAlone: boolean): number {
-  return isAlone ? PREFERENCES.alone : PREFERENCES.shared;
+async function changeRule(
+  outside: NetworkPath,
+  verb: "add" | "del",
+  { name, isAlone }: GuardedLink,
+): Promise<void> {
+  const preference = PREFERENCES[isAlone ? "alone" : "shared"];
+  // Of the kernel, by its word: systemd-networkd removes what others have set.
+  const rule = `pref ${preference} protocol kernel iif ${name} lookup ${EMPTY_TABLE}`;
+  await changeLinks(outside, lines([`rule ${verb} ${rule}`]));
 }
 
 /** What a program that began to forward later, such as Docker, sends and publishes is let through at once. */
@@ -112,28 +98,17 @@ function guardTable(links: readonly GuardedLink[]): string {
   const rules = links.flatMap(({ name, isAlone }) => {
     const mark = isAlone ? ` comment "${ALONE}"` : "";
     return [
-      `add rule inet ${TABLE} before iifname "${name}" meta nfproto ipv4 jump marks`,
-      `add rule inet ${TABLE} after iifname "${name}" meta mark set meta mark and ${UNMARKED}`,
       `add rule inet ${TABLE} forward iifname "${name}" oifname != "sbm*" jump others${mark}`,
     ];
   });
-  const chain = (name: string, hook: string) =>
-    `add chain inet ${TABLE} ${name} { type filter hook ${hook}; policy accept; }`;
   return lines([
     `add table inet ${TABLE}`,
-    `add chain inet ${TABLE} marks`,
-    `flush chain inet ${TABLE} marks`,
-    `add rule inet ${TABLE} marks fib daddr type local return`,
-    `add rule inet ${TABLE} marks ct state established,related meta mark set meta mark or ${MARK}`,
-    `add rule inet ${TABLE} marks ct status dnat meta mark set meta mark or ${MARK}`,
     `add chain inet ${TABLE} others`,
     `flush chain inet ${TABLE} others`,
     `add rule inet ${TABLE} others ct state established,related accept`,
     `add rule inet ${TABLE} others ct status dnat accept`,
     `add rule inet ${TABLE} others meta nfproto ipv4 drop`,
-    chain("before", "prerouting priority 300"),
-    chain("after", "forward priority -300"),
-    chain("forward", "forward priority -20"),
+    `add chain inet ${TABLE} forward { type filter hook forward priority -20; policy accept; }`,
     ...rules,
   ]);
 }
@@ -145,16 +120,13 @@ async function readGuards(outside: NetworkPath): Promise<Guards> {
   const inTable = [...table.matchAll(/iifname "([^"/]+)"(.*)/g)].map(
     ([, name = "", rest = ""]) => ({ name, isAlone: rest.includes(`comment "${ALONE}"`) }),
   );
-  return { inTable, inPolicy: parsePolicy(policy) };
+  return { inTable, recorded: parseRecords(policy) };
 }
 
-function parsePolicy(text: string): Guards["inPolicy"] {
-  const counts = new Map<string, GuardedLink & { readonly count: number }>();
-  for (const [, preference, name = ""] of text.matchAll(/^(\d+):.*\biif (\S+)/gm)) {
-    const isAlone = Number(preference) === PREFERENCES.alone;
-    if (!isAlone && Number(preference) !== PREFERENCES.shared) continue;
-    const key = `${preference} ${name}`;
-    counts.set(key, { name, isAlone, count: (counts.get(key)?.count ?? 0) + 1 });
-  }
-  return [...counts.values()];
+function parseRecords(text: string): GuardedLink[] {
+  const pattern = new RegExp(`^(\\d+):.*\\biif (\\S+) .*\\blookup ${EMPTY_TABLE}\\b`, "gm");
+  return [...text.matchAll(pattern)].map(([, preference, name = ""]) => ({
+    name,
+    isAlone: Number(preference) === PREFERENCES.alone,
+  }));
 }

@@ -10,8 +10,6 @@ import { addressAt, BLOCKED_NETWORKS } from "./egress.ts";
 const SANDBOX_BASE = "198.18.0.0";
 /** Links between routers and the outside: four addresses each. */
 const UPLINK_BASE = "198.19.0.0";
-/** All of these, those of the gateway included. */
-export const UPLINK_NETWORK = "198.19.0.0/16";
 /** The addresses that every sandbox sees as its gateway and as name servers. */
 const GATEWAY_BASE = "198.19.255.252";
 /** More name servers than this no resolver library asks. */
