@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import type { FileSlice } from "../../client/files.ts";
+import { incompleteTail } from "../../common/characters.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
@@ -184,7 +185,9 @@ function shownLength({ bytes, offset, isCut }: Part, encoding: ShownEncoding): n
     // The first half of a character of four bytes; alone it is shown, so that every page goes on.
     return Math.max(1, (high & 0xfc) === 0xd8 && whole > 2 ? whole - 2 : whole);
   }
-  return cutBefore(Buffer.concat([bytes, FILLER]), bytes.length);
+  const open = encoding.kind === "windows-1252" ? 0 : incompleteTail(bytes);
+  const whole = bytes.length - open || bytes.length;
+  return cutBefore(Buffer.concat([bytes, FILLER]), whole);
 }
 
 function textOf(

@@ -159,3 +159,29 @@ test.for([
   const rest = await call("read_file", { path, offset: end });
   expect(rest.text).toContain(`\n\u{1f600}${line}\n--- end`);
 });
+
+test.for([1_000, 1_001, 1_002, 1_003])(
+  "pages of a long line of %i bytes split no character",
+  async (limit) => {
+    await using world = await startMcpWorld();
+    const { at, call, put } = await startCalls(world);
+    const text = "aé漢\u{1F600}".repeat(400);
+    await put("line", Buffer.from(text));
+    let shown = "";
+    for (let offset: number | undefined = 0; offset !== undefined;) {
+      const page = await call("read_file", { path: at("line"), offset, limit });
+      shown += /--- content\n(?<content>.*)\n--- end/.exec(page.text)?.groups?.["content"] ?? "";
+      const next = /next_offset: (\d+)/.exec(page.text)?.[1];
+      offset = next === undefined ? undefined : Number(next);
+    }
+    expect(shown).toBe(text);
+  },
+);
+
+test("a page of a part of a character alone goes on", async () => {
+  await using world = await startMcpWorld();
+  const { at, call, put } = await startCalls(world);
+  await put("short", Buffer.from("é漢"));
+  const page = await call("read_file", { path: at("short"), limit: 1 });
+  expect(page.text).toMatch(/^bytes 0-0 of 5 \| next_offset: 1 /);
+});
