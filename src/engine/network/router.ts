@@ -31,6 +31,7 @@ import {
   listLinks,
   writeSettings,
 } from "./namespace.ts";
+import { createRightsCheck } from "./network-rights.ts";
 import { routerLinks, sandboxLinks, senderLinks } from "./router-links.ts";
 import {
   claimRouter,
@@ -92,6 +93,7 @@ interface State extends Followed {
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
 export function createRouters(perlDirectory: string, log?: Logger): Routers {
   const turns = createTurns();
+  const mayChange = createRightsCheck(log);
   const state: State = {
     perlDirectory,
     programs: new Map(),
@@ -121,7 +123,9 @@ export function createRouters(perlDirectory: string, log?: Logger): Routers {
         await endConnections(record, sandboxAddress(slotOf(record.idBase)));
       } else await connect(state, { ...target, outside }, rules);
     },
-    disconnect: async (directory) => disconnect(state, directory),
+    async disconnect(directory) {
+      if ((await hasRouter(dirname(directory))) && mayChange()) await disconnect(state, directory);
+    },
   };
 }
 
@@ -183,7 +187,6 @@ async function hasLink({ directory, record }: EgressTarget): Promise<boolean> {
 
 async function disconnect(state: State, directory: string): Promise<void> {
   const owner = dirname(directory);
-  if (!(await hasRouter(owner))) return;
   await state.turns.run(owner, async () => {
     const senders = await slotsOf(directory);
     for (const router of await routersOf(owner)) {

@@ -3,6 +3,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { runProgram } from "../../../src/engine/host/run-program.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
@@ -54,4 +55,25 @@ test("a container that never had a link takes none of another one away", async (
   await using left = await openLeft();
   await createRouters(PERL_DIRECTORY).setEgress({ ...left.never, outside: undefined }, EVERYTHING);
   expect(await left.hasLink(left.connected)).toBe(true);
+});
+
+const ROUTER = join(import.meta.dirname, "../../../src/engine/network/router.ts");
+/** Takes a container's link away, twice, and prints what is logged. */
+const DISCONNECT = `
+const [perlDirectory, directory] = process.argv.slice(1);
+const { createRouters } = await import(${JSON.stringify(ROUTER)});
+const routers = createRouters(perlDirectory, { warn: ({ outcome }) => console.log(outcome) });
+await routers.disconnect(directory);
+await routers.disconnect(directory);
+`;
+
+test("a process without CAP_NET_ADMIN leaves a router of an earlier one, and tells it once", async () => {
+  await using left = await openLeft();
+  const weak = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"] as const;
+  const node = [process.execPath, "--input-type=module", "--eval", DISCONNECT];
+  const said = await runProgram([...weak, ...node, PERL_DIRECTORY, left.connected.directory]);
+  expect({ said, hasLink: await left.hasLink(left.connected) }).toEqual({
+    said: "left\n",
+    hasLink: true,
+  });
 });
