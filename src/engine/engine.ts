@@ -170,6 +170,11 @@ export interface Container extends AsyncDisposable {
   dialPublic(signal: AbortSignal): Promise<Socket>;
   /** A byte stream to the daemon's control socket, which no client ever reaches. */
   dialControl(signal: AbortSignal): Promise<Socket>;
+  /**
+   * Whether the daemon answers, as far as that is known without a new connection to it; where it is not,
+   * false. Undefined where a new one takes no longer.
+   */
+  readonly isAnswering?: (() => Promise<boolean>) | undefined;
   /** Freezes every process; memory is kept. Idempotent. */
   pause(): Promise<void>;
   resume(): Promise<void>;

@@ -13,7 +13,7 @@ import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 
 const WORD_BYTES = 4;
-/** Data, with its length; either side sends it. */
+/** Data, with its length; either side sends it. None of the host asks whether the daemon answers. */
 const DATA = 0;
 /** From the host: so many bytes were read. */
 const READ = 1;
@@ -115,8 +115,9 @@ function readFrames(socket: Socket, onFrame: (kind: number, number: number, data
     while (held.length >= WORD_BYTES) {
       const word = held.readUInt32BE();
       const [kind, number] = [word >>> NUMBER_BITS, word & NUMBER_MASK];
-      const isSound = kind === DATA ? number > 0 && number <= MAX_FRAME_BYTES : kind === READ;
-      if (!isSound) {
+      const isSound = kind === DATA ? number <= MAX_FRAME_BYTES : kind === READ;
+      // The host has no more to read than that; a program that asks and reads nothing would have.
+      if (!isSound || socket.writableLength > MAX_UNREAD_BYTES) {
         socket.destroy();
         return;
       }
@@ -167,7 +168,7 @@ export function unframe(socket: Socket): Duplex {
   socket.setNoDelay(true);
   readFrames(socket, (kind, number, data) => {
     if (kind === READ) sender.confirm(number);
-    else if (stream.push(data)) sender.consumed();
+    else if (number === 0 || stream.push(data)) sender.consumed();
     else owesConsumed = true;
   });
   socket.once("end", () => {

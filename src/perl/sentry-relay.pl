@@ -1,10 +1,10 @@
 # The host's side of the listeners of a sandbox with a kernel of its own. It inherits three of
 # them: 3 for clients, 4 for the host, 5 for orders. Each connection to the first two is carried, in
 # frames, by one that is handed to the sandbox's kernel, which joins it to a port inside; an order
-# (pause, resume, state) is one line, answered by one line. Arguments: Node's name of the processor,
-# the id of the sandbox, the ports of 3 and 4, a file for its number. It runs in a session of its
-# own beside the sandbox, in the sandbox's cgroup, and ends with it: the kernel closes the
-# connection that is kept to it. SIGUSR1 pauses. Its standard input is the secret of the daemon.
+# (pause, resume, state, ask) is a line, answered by a line. Arguments: Node's name of the
+# processor, the sandbox's id, the ports of 3 and 4, a file for its number. It runs in a session of
+# its own, in the sandbox's cgroup, and ends with the sandbox: the kernel closes the connection that
+# is kept to it. SIGUSR1 pauses. Its standard input is the secret of the daemon.
 # Still needed: Node hands no descriptor to another process, and the sandbox outlives the service.
 
 use v5.14;
@@ -173,6 +173,7 @@ sub coming_state { return $late ? $wanted : $is_paused }
 # Does what an order says; it is taken back when it fails, or when nobody learns that it has not.
 sub follow {
     my ( $order, $socket ) = @_;
+    return ask_daemon($socket) if $order eq 'ask';
     my $before = coming_state();
     my $done = $order eq 'pause' ? switch_to(1) : $order eq 'resume' ? switch_to(0)
         : $order eq 'state';

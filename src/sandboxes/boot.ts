@@ -112,7 +112,7 @@ async function orderDaemon(
 
 /** Resolves when a client's request would be answered. */
 export async function awaitHealth(
-  container: Container,
+  container: Pick<Container, "dialPublic">,
   signal: AbortSignal,
   limitMs = HEALTH_TIMEOUT_MS,
 ): Promise<void> {

@@ -2,8 +2,9 @@
 
 import { setTimeout } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
+import type { Container } from "../engine/engine.ts";
 import { awaitHealth } from "./boot.ts";
-import type { SandboxEntry, Services } from "./context.ts";
+import type { Services } from "./context.ts";
 
 /** A daemon that works answers in milliseconds, on a busy machine in seconds. */
 const DAEMON_LIMIT_MS = 5_000;
@@ -16,9 +17,10 @@ const MAX_DELAY_MS = 500;
  */
 export async function findDaemonFault(
   { closing }: Pick<Services, "closing">,
-  { container }: Pick<SandboxEntry, "container">,
+  { container }: { readonly container: Pick<Container, "dialPublic" | "isAnswering"> },
 ): Promise<unknown> {
   const endMs = performance.now() + DAEMON_LIMIT_MS;
+  if ((await container.isAnswering?.()) === true) return undefined;
   const backoff = createBackoff(FIRST_DELAY_MS, MAX_DELAY_MS);
   for (;;) {
     try {

@@ -27,6 +27,8 @@ const RELAY_FILE = "sentry-relay.pl";
 const MAX_ANSWER_BYTES = 64;
 /** A pause waits for tasks that are inside the kernel. */
 const ORDER_TIMEOUT_MS = 15_000;
+/** A daemon that is only busy may take longer: it is asked again on a connection of its own. */
+const ASK_TIMEOUT_MS = 500;
 
 export interface RelayOptions {
   readonly id: string;
@@ -85,7 +87,18 @@ export async function isRelayed(directory: string): Promise<boolean> {
 /** How a socket of the program is dialed. */
 export type RelayDial = <T>(dial: () => Promise<T>) => Promise<T>;
 
-type Order = "pause" | "resume" | "state";
+type Order = "pause" | "resume" | "state" | "ask";
+
+/** Whether the daemon answers on a connection that is open already; where there is none, false. */
+export async function askByRelay(directory: string): Promise<boolean> {
+  try {
+    const socket = await dialSocket(join(directory, ORDERS), signalAfter(ASK_TIMEOUT_MS));
+    return (await order(socket, "ask", ASK_TIMEOUT_MS)) === "running";
+  } catch {
+    // Whatever is wrong, a question on a connection of its own finds it.
+    return false;
+  }
+}
 
 /** The cgroup of a container whose kernel is paused instead of being frozen. */
 export function pausedByKernel(
@@ -116,10 +129,14 @@ export function pausedByKernel(
 }
 
 /** @throws SandboxError unavailable without an answer. */
-async function order(socket: Socket, name: Order): Promise<"paused" | "running" | "failed"> {
+async function order(
+  socket: Socket,
+  name: Order,
+  timeoutMs = ORDER_TIMEOUT_MS,
+): Promise<"paused" | "running" | "failed"> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let answer = "";
-  const timer = setTimeout(() => socket.destroy(), ORDER_TIMEOUT_MS).unref();
+  const timer = setTimeout(() => socket.destroy(), timeoutMs).unref();
   socket.on("data", (chunk: Buffer) => {
     answer += chunk.toString("latin1");
     if (answer.length > MAX_ANSWER_BYTES) socket.destroy();

@@ -6,7 +6,7 @@ import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
 import { findGofer } from "../gvisor/find-gofer.ts";
-import type { RelayDial } from "../gvisor/relay.ts";
+import { askByRelay, type RelayDial } from "../gvisor/relay.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
@@ -67,6 +67,7 @@ export function openContainer(parts: ContainerParts): Container {
     dialPublic: async (signal) =>
       connections.open(() => reach(() => dialPublicSocket(place(), signal)), signal),
     dialControl: dialDaemon,
+    isAnswering: parts.reach === undefined ? undefined : async () => askByRelay(directory),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
     get isHalted() {

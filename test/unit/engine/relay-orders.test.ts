@@ -5,7 +5,7 @@ import { mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { pausedByKernel, type RelayDial } from "../../../src/engine/gvisor/relay.ts";
+import { askByRelay, pausedByKernel, type RelayDial } from "../../../src/engine/gvisor/relay.ts";
 import { openProcessGroup } from "../../../src/engine/oci/process-group.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -35,7 +35,14 @@ async function startRelays(answers: string[]) {
   stack.defer(() => void server.close());
   const owned = stack.move();
   const cgroup = pausedByKernel(openProcessGroup("i0", folder.path), folder.path, again);
-  return { server, cgroup, orders, [Symbol.asyncDispose]: async () => owned.disposeAsync() };
+  const { path: directory } = folder;
+  return {
+    server,
+    cgroup,
+    directory,
+    orders,
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
 }
 
 test("an order without an answer is given once more", async () => {
@@ -61,4 +68,24 @@ test("an order that nothing answers in time is not obeyed, and not repeated", as
   const refused = { code: "unavailable", message: "the container did not pause" };
   expect(await frozen).toMatchObject(refused);
   expect(relays.orders).toEqual(["pause\n"]);
+});
+
+test.for([
+  { answer: "running\n", expected: true },
+  { answer: "paused\n", expected: false },
+  { answer: "failed\n", expected: false },
+  { answer: "", expected: false },
+])(
+  "the answer $answer to the question for the daemon → $expected",
+  async ({ answer, expected }) => {
+    await using relays = await startRelays([answer]);
+    expect(await askByRelay(relays.directory)).toBe(expected);
+    expect(relays.orders).toEqual(["ask\n"]);
+  },
+);
+
+test("a daemon that does not answer in time, and a relay that is not there, do not answer", async () => {
+  await using relays = await startRelays([SILENCE]);
+  expect(await askByRelay(relays.directory)).toBe(false);
+  expect(await askByRelay(join(relays.directory, "none"))).toBe(false);
 });

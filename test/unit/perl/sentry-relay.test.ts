@@ -199,6 +199,42 @@ test("orders are given to the kernel once for each change", async () => {
   expect(world.orders()).toEqual(["Pause", "Resume"]);
 });
 
+test("the daemon is asked on a connection that it serves, between what clients send", async () => {
+  await using world = await startRelayWorld(echo);
+  expect(await world.order("ask")).toBe("");
+  const client = await world.dial();
+  client.write("one");
+  expect(String(await once(client, "data"))).toBe("one");
+  for (let count = 0; count < 3; count += 1) {
+    expect(await world.order("ask")).toBe("running\n");
+    client.write("more");
+    expect(String(await once(client, "data"))).toBe("more");
+  }
+  expect(world.orders()).toEqual([]);
+});
+
+test("a daemon that does not answer holds who asks until its connection ends", async () => {
+  const { promise, resolve } = Promise.withResolvers<Socket>();
+  await using world = await startRelayWorld(resolve);
+  const client = (await world.dial()).resume();
+  client.write("one");
+  const daemon = await promise;
+  let got = Buffer.alloc(0);
+  daemon.on("data", (chunk: Buffer) => (got = Buffer.concat([got, chunk])));
+  daemon.write(toWord(FROM_DAEMON.consumed, 0));
+  // It is served once the relay has confirmed that.
+  const begin = Buffer.concat([toFrame("one"), toWord(FROM_HOST.read, 4)]);
+  await expect.poll(() => got.length).toBe(begin.length);
+  const asking = world.order("ask");
+  await expect.poll(() => got.length).toBe(begin.length + 4);
+  expect(got).toEqual(Buffer.concat([begin, toWord(FROM_HOST.data, 0)]));
+  // One question at a time, and other orders are obeyed meanwhile.
+  expect(await world.order("ask")).toBe("");
+  expect(await world.order("state")).toBe("running\n");
+  daemon.destroy();
+  expect(await asking).toBe("");
+});
+
 test("a pause empties no file on its way, which a file system would write to the disk at once", async () => {
   await using world = await startRelayWorld(echo);
   expect(await world.order("pause")).toBe("paused\n");
