@@ -6,6 +6,8 @@ const IDLE_MS = 1_000;
 export interface IdleMemory {
   /** A request has come; the function that it returns is called when it is over. */
   begin(): () => void;
+  /** The same for a question that takes no memory: what gave its memory back has none to give. */
+  beginQuestion(): () => void;
   /** Gives memory back now. */
   now(): void;
 }
@@ -13,25 +15,37 @@ export interface IdleMemory {
 /** What a daemon does between its calls. */
 export function createIdleMemory(): IdleMemory {
   let running = 0;
+  let hasWorked = true;
   let timer: NodeJS.Timeout | undefined;
   return {
     begin() {
-      running += 1;
-      clearTimeout(timer);
-      return () => {
-        running -= 1;
-        if (running === 0) wait();
-      };
+      hasWorked = true;
+      return hold();
     },
-    now: collectGarbage,
+    beginQuestion: hold,
+    now,
   };
+
+  function hold(): () => void {
+    running += 1;
+    clearTimeout(timer);
+    return () => {
+      running -= 1;
+      if (running === 0 && hasWorked) wait();
+    };
+  }
+
+  function now(): void {
+    hasWorked = false;
+    collectGarbage();
+  }
 
   function wait(): void {
     const dueMs = performance.now() + IDLE_MS;
     timer = setTimeout(() => {
       // So late only after a freeze: the service that thawed it waits for an answer.
       if (performance.now() > dueMs + IDLE_MS) wait();
-      else collectGarbage();
+      else now();
     }, IDLE_MS);
     timer.unref();
   }

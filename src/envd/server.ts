@@ -64,7 +64,8 @@ export function createPublicServer(daemon: Daemon): Server {
   const server = createServer(SERVER_OPTIONS, (request, response) => {
     // A reply that cannot be written has no reader left to be told.
     response.on("error", () => undefined);
-    response.once("close", daemon.rest.begin());
+    const isQuestion = request.url === "/health";
+    response.once("close", isQuestion ? daemon.rest.beginQuestion() : daemon.rest.begin());
     // It catches what it throws.
     void serve(site, request, response);
   });

@@ -37,3 +37,31 @@ it("answers the service that thaws it first, and gives memory back a second late
   vi.advanceTimersByTime(1_000);
   expect(collected).toHaveBeenCalledOnce();
 });
+
+it("gives memory back once, however often it is asked whether it answers", () => {
+  const rest = createIdleMemory();
+  rest.beginQuestion()();
+  vi.advanceTimersByTime(1_000);
+  // That of its start.
+  expect(collected).toHaveBeenCalledOnce();
+  for (let count = 0; count < 10; count += 1) {
+    rest.beginQuestion()();
+    vi.advanceTimersByTime(2_000);
+  }
+  expect(collected).toHaveBeenCalledOnce();
+  rest.begin()();
+  rest.beginQuestion()();
+  vi.advanceTimersByTime(2_000);
+  expect(collected).toHaveBeenCalledTimes(2);
+});
+
+it("takes what comes next for work after it was told to rest", () => {
+  const rest = createIdleMemory();
+  rest.now();
+  rest.beginQuestion()();
+  vi.advanceTimersByTime(2_000);
+  expect(collected).toHaveBeenCalledOnce();
+  rest.begin()();
+  vi.advanceTimersByTime(1_000);
+  expect(collected).toHaveBeenCalledTimes(2);
+});
