@@ -83,9 +83,11 @@ sub attached_device {
     my ($image) = @_;
     my ( $image_device, $image_inode ) = stat $image;
     defined $image_inode or fail($image);
-    for my $folder ( glob '/sys/block/loop[0-9]*' ) {
-        my $device = $folder =~ s{^/sys/block}{/dev}r;
-        make_node($device) if -e "$folder/loop";
+    # Not by a pattern: that loads a module, in each start of a sandbox.
+    opendir( my $folder, '/sys/block' ) or return;
+    for my $name ( grep {/\Aloop[0-9]/} readdir $folder ) {
+        my $device = "/dev/$name";
+        make_node($device) if -e "/sys/block/$name/loop";
         # Closing one that was opened for writing would have udev look at it.
         open( my $handle, '<', $device ) or next;
         my $info = "\0" x 232;

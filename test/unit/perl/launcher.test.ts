@@ -26,6 +26,14 @@ test("steps are done in their order, up to the end that they name", async () => 
   await expect(stat(join(folder.path, "a/never"))).rejects.toMatchObject({ code: "ENOENT" });
 });
 
+test("no module is loaded, which would take as long as all that it does", () => {
+  const program = join(PERL_DIRECTORY, "launcher.pl");
+  const script = `END { print join ' ', sort grep { /\\.pm$/ } keys %INC } do $0`;
+  const words = ["-f", "-e", `$0 = shift @ARGV; ${script}`, program, ...CALLER, "exit"];
+  const { status, stdout, stderr } = spawnSync("perl", words, { encoding: "utf8" });
+  expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
+});
+
 test("an empty text is written, as that of a machine without name servers", async () => {
   await using folder = await makeTempFolder();
   expect(await launch(["write", "file", "", "exit"], folder.path)).toEqual(silent);
