@@ -13,9 +13,9 @@ import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 
 const WORD_BYTES = 4;
-/** Data, with its length; either side sends it. None of the host asks whether the daemon answers. */
+/** Data, with its length; either side sends it. */
 const DATA = 0;
-/** From the host: so many bytes were read. */
+/** From the host: so many bytes were read; of none, it asks whether the daemon answers. */
 const READ = 1;
 /** To the host: its last data is consumed, and more may come. */
 const CONSUMED = 1;
@@ -115,7 +115,7 @@ function readFrames(socket: Socket, onFrame: (kind: number, number: number, data
     while (held.length >= WORD_BYTES) {
       const word = held.readUInt32BE();
       const [kind, number] = [word >>> NUMBER_BITS, word & NUMBER_MASK];
-      const isSound = kind === DATA ? number <= MAX_FRAME_BYTES : kind === READ;
+      const isSound = kind === DATA ? number > 0 && number <= MAX_FRAME_BYTES : kind === READ;
       // The host has no more to read than that; a program that asks and reads nothing would have.
       if (!isSound || socket.writableLength > MAX_UNREAD_BYTES) {
         socket.destroy();
@@ -167,8 +167,8 @@ export function unframe(socket: Socket): Duplex {
   });
   socket.setNoDelay(true);
   readFrames(socket, (kind, number, data) => {
-    if (kind === READ) sender.confirm(number);
-    else if (number === 0 || stream.push(data)) sender.consumed();
+    if (kind === READ && number > 0) sender.confirm(number);
+    else if (kind === READ || stream.push(data)) sender.consumed();
     else owesConsumed = true;
   });
   socket.once("end", () => {

@@ -57,15 +57,16 @@ sub send_held {
     $link->{waits} = 1;
 }
 
-# Asks the daemon whether it answers, by a frame without data on a connection that it serves
-# already: a new one takes three times as long. Who asks learns by the end of its own connection
-# that there is none, or that it ended.
+# Asks the daemon whether it answers, on a connection that it serves already: a new one takes three
+# times as long. Nothing read is confirmed, to which a daemon of an older image does not answer. Who
+# asks learns by the end of its own connection that there is none, or that it ended.
 sub ask_daemon {
     my ($asker) = @_;
-    my ($link) = grep { $_->{is_served} && !$_->{waits} && !$_->{ended} && $_->{to_near} eq '' }
-        values %links;
+    my ($link) = grep {
+        $_->{is_served} && !$_->{waits} && !$_->{asker} && !$_->{ended} && $_->{to_near} eq ''
+    } values %links;
     return unless $link;
-    @$link{ 'asker', 'waits', 'to_near' } = ( $asker, 1, pack 'N', $data );
+    @$link{ 'asker', 'to_near' } = ( $asker, pack 'N', $confirmed );
     flush_link( $link, 'near' );
 }
 

@@ -100,6 +100,7 @@ test("data is consumed when its reader asks for more, not when it comes", async 
 test.for([
   { name: "an unknown kind", bytes: toWord(2, 0) },
   { name: "the last kind", bytes: toWord(255, 1) },
+  { name: "no data", bytes: toWord(FROM_HOST.data, 0) },
   { name: "too much data", bytes: toWord(FROM_HOST.data, MAX_FRAME_BYTES + 1) },
   { name: "plain text", bytes: Buffer.from("GET / HTTP/1.1\r\n\r\n") },
 ])("$name ends the connection, after what was right", async ({ bytes }) => {
@@ -113,14 +114,14 @@ test.for([
   expect(Buffer.concat(chunks).toString()).toBe("right");
 });
 
-test("a frame without data is answered, and is nothing to the daemon's reader", async () => {
+test("a question is answered, and is nothing to the daemon's reader", async () => {
   await using listener = await startListener();
   const { host, daemon } = await listener.open();
   const read = buffer(daemon);
   const count = countFrames(host, { confirms: true });
-  host.write(toWord(FROM_HOST.data, 0));
+  host.write(toWord(FROM_HOST.read, 0));
   await expect.poll(() => count.consumed).toBe(1);
-  host.write(Buffer.concat([toFrame("one"), toWord(FROM_HOST.data, 0), toFrame(" more")]));
+  host.write(Buffer.concat([toFrame("one"), toWord(FROM_HOST.read, 0), toFrame(" more")]));
   await expect.poll(() => count.consumed).toBe(4);
   host.end();
   expect((await read).toString()).toBe("one more");
@@ -130,7 +131,7 @@ test("a program that asks without end and reads nothing is cut", async () => {
   await using listener = await startListener();
   const { host, daemon } = await listener.open();
   const closed = once(daemon.resume(), "close");
-  const questions = Buffer.alloc(MAX_FRAME_BYTES);
+  const questions = Buffer.alloc(MAX_FRAME_BYTES, toWord(FROM_HOST.read, 0));
   const ask = () => host.write(questions, (error) => error ?? ask());
   host.pause();
   ask();
