@@ -37,15 +37,24 @@ export function argumentsOf(terms: SearchTerms, { program, paths }: Means): read
     return [...RIPGREP, ...options, "--regexp", pattern, "--", ...paths];
   }
   const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
-  return [...GREP, ...counts, ...grepFilters(terms), "-e", pattern, "--", ...paths];
+  return [...GREP, ...counts, ...grepFilters(terms), "-e", grepPattern(pattern), "--", ...paths];
 }
 
 const CARRIAGE_RETURN = /\r|\\(?:r|x0d|u000d|U0000000d|[xu]\{0*d\})/i;
 
 /** With CRLF as the end of a line ripgrep refuses a pattern that names a carriage return. */
 export function lineEnds(pattern: string): readonly string[] {
-  const escapes = pattern.replaceAll(String.raw`\\`, "");
-  return CARRIAGE_RETURN.test(escapes) ? [] : ["--crlf"];
+  return namesReturn(pattern) ? [] : ["--crlf"];
+}
+
+function namesReturn(pattern: string): boolean {
+  return CARRIAGE_RETURN.test(pattern.replaceAll(String.raw`\\`, ""));
+}
+
+/** The same for grep, which knows no such option; a pattern may begin with such words itself. */
+export function grepPattern(pattern: string): string {
+  const isPlain = namesReturn(pattern) || pattern.startsWith("(*");
+  return isPlain ? pattern : `(*ANYCRLF)(?m)${pattern}`;
 }
 
 export function grepFilters({ path, glob }: SearchTerms): readonly string[] {

@@ -6,6 +6,7 @@ import { countUnsafe, quoteWords } from "../common/untrusted-text.ts";
 import {
   argumentsOf,
   grepFilters,
+  grepPattern,
   lineEnds,
   type Means,
   type SearchTerms,
@@ -193,7 +194,8 @@ async function tryPattern(request: SearchRequest, program: Means["program"]): Pr
   const globs = glob === undefined ? [] : ["--glob", glob];
   const ripgrep = ["rg", "--no-config", ...lineEnds(pattern), ...globs];
   const start = program === "ripgrep" ? ripgrep : ["grep", "-P"];
-  const args = [...start, "-e", pattern, "--", "/dev/null"];
+  const tried = program === "ripgrep" ? pattern : grepPattern(pattern);
+  const args = [...start, "-e", tried, "--", "/dev/null"];
   return runProgram(request, args, { take: () => undefined, isFull: () => false });
 }
 
@@ -205,7 +207,8 @@ async function countBinary(
   const known = new Set(lines.map(({ path }) => path));
   let count = 0;
   const take = createNameReader((name) => (count += known.has(name) ? 0 : 1));
-  const args = ["grep", "-rlZP", ...grepFilters(request), "-e", request.pattern, "--", ...paths];
+  const pattern = grepPattern(request.pattern);
+  const args = ["grep", "-rlZP", ...grepFilters(request), "-e", pattern, "--", ...paths];
   const run = await runProgram(request, args, { take, isFull: () => false });
   return stopOf(run) === undefined ? count : undefined;
 }

@@ -116,6 +116,17 @@ test("the end of a line with CRLF is no part of it", async () => {
 });
 
 test.for([
+  { pattern: "alpha$", lines: 2 },
+  { pattern: "(?i)^ALPHA.?$", lines: 2 },
+  { pattern: String.raw`alpha\r`, lines: 1 },
+  { pattern: "^$", lines: 1 },
+])("the end of a line is found before CRLF, too: $pattern", async ({ pattern, lines }) => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, { "a.txt": "alpha\r\n\r\nbeta\r\n", "b.txt": "alpha\n" });
+  expect((await search(pattern)).text).toMatch(new RegExp(`^${lines} matching lines in `));
+});
+
+test.for([
   { pattern: "alpha$", isTold: true },
   { pattern: String.raw`C:\\r$`, isTold: true },
   { pattern: String.raw`alpha\r$`, isTold: false },
