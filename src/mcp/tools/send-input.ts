@@ -138,8 +138,19 @@ async function write(
     const late = timeLimit(context.clock, MAX_WRITE_MS, context.signal);
     facts.push(await explained(writeInput(target, bytes, late), target, context));
   }
-  if (close) facts.push(await explained(endInput(target, bytes), target, context));
+  if (close) facts.push(await explained(closeInput(target, bytes), target, context));
   return facts;
+}
+
+/** What was written may have ended the process, with which its input closes. */
+async function closeInput(target: InputTarget, written: Buffer): Promise<string> {
+  try {
+    return await endInput(target, written);
+  } catch (error) {
+    const isOver = hasErrorCode(error, "not_found") || isClosed(error);
+    if (!isOver || written.length === 0) throw error;
+    return "stdin was closed already: the process ended, or closed it";
+  }
 }
 
 /** A refusal in terms of the process: it ended, its stdin is closed, or it never was. */
@@ -159,11 +170,15 @@ async function explained<T>(
       requireRunning(captures.find(sandboxId, pid), context);
       requireRunning(await captures.recall(sandboxId, pid), context);
     }
-    if (error.code !== "internal" || !CLOSED_PATTERN.test(error.message)) throw error;
+    if (!isClosed(error)) throw error;
     const message = `stdin of ${formatProcessId(pid)} is closed`;
     const hint = context.suggest("run_process", "Start it with keep_stdin_open=true or pty=true.");
     throw new SandboxError("failed_precondition", message, { cause: error, hint });
   }
+}
+
+function isClosed(error: unknown): boolean {
+  return hasErrorCode(error, "internal") && CLOSED_PATTERN.test(error.message);
 }
 
 const CLOSED_PATTERN = /not enabled or closed|broken pipe/;

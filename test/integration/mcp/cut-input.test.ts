@@ -3,8 +3,9 @@
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { writeInput } from "../../../src/mcp/process-input.ts";
+import { startForeignHost } from "../../support/foreign-host.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { startRecorder } from "../../support/recorder.ts";
+import { answerJson, startRecorder } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const { signal } = new AbortController();
@@ -49,4 +50,22 @@ test.for([
     (failure: unknown) => failure,
   );
   expect(error).toMatchObject({ code: "unavailable", hint });
+});
+
+test.for([
+  { code: "not_found", message: "process with pid 7 not found", status: 404 },
+  { code: "internal", message: "stdin not enabled or closed", status: 500 },
+])("input that ends its process was sent, though nothing is left to close: $code", async (row) => {
+  await using remote = await startForeignHost(({ url }, response) => {
+    if (url === "/process.Process/StreamInput") {
+      response.writeHead(200, { "content-type": "application/connect+json" });
+      response.end(Buffer.concat([envelope("{}"), envelope("{}", { flags: 2 })]));
+    } else answerJson(response, row.status, { body: { code: row.code, message: row.message } });
+  });
+  const close = { process_id: "p_7", close: true };
+  const sent = await remote.call("send_input", { ...close, data: "x\n" });
+  expect(sent.text).toMatch(
+    /^sent 2 bytes to p_7 \| stdin was closed already: the process ended, or closed it \| /,
+  );
+  expect((await remote.call("send_input", { ...close, data: "" })).isError).toBe(true);
 });
