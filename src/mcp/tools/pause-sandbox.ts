@@ -5,7 +5,7 @@ import { onOptionalRoute } from "../error-hints.ts";
 import { endOf } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { IDEMPOTENT, defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const pauseSandbox = defineTool({
   name: "pause_sandbox",
@@ -33,9 +33,7 @@ export const pauseSandbox = defineTool({
       () => service.control.get(sandboxId, signal),
     );
     const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
-    const look = async () =>
-      (await service.control.get(sandboxId, signal)).pauseMode !== "filesystem";
-    const isKept = !keepsMemory || (keptMemory ?? (await look()));
+    const isKept = !keepsMemory || (keptMemory ?? (await mayBeKept(sandboxId, context)));
     const hasEnded = isKept ? "" : "; its processes have ended";
     const resume = suggest(
       "connect_sandbox",
@@ -45,3 +43,16 @@ export const pauseSandbox = defineTool({
     return recordReply({ sandbox_id: sandboxId, outcome, next: next.join("") });
   },
 });
+
+/** Whether the memory is kept, or that is not known: the sandbox is paused all the same. */
+async function mayBeKept(
+  sandboxId: string,
+  { service, signal, log }: ToolContext,
+): Promise<boolean> {
+  try {
+    return (await service.control.get(sandboxId, signal)).pauseMode !== "filesystem";
+  } catch (error) {
+    log.debug({ op: "pause.look", sandboxId, err: error });
+    return true;
+  }
+}

@@ -1,10 +1,11 @@
 /** Tool: sets the expiry of a sandbox. */
 
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute, requireRunning, withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { IDEMPOTENT, defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const setTimeoutTool = defineTool({
   name: "set_timeout",
@@ -35,8 +36,19 @@ export const setTimeoutTool = defineTool({
       `The sandbox service sets no timeout of a running sandbox.${connect}`,
       () => requireRunning(sandboxId, context),
     );
-    // The service may clamp the timeout, so its expiry is read back.
-    const detail = await service.control.get(sandboxId, signal);
+    const detail = await readBack(sandboxId, context);
     return recordReply({ sandbox_id: detail.sandboxID, expires_at: detail.endAt });
   },
 });
+
+/** The service may clamp the timeout. @throws SandboxError that says that it is set. */
+async function readBack(sandboxId: string, { service, signal, suggest }: ToolContext) {
+  try {
+    return await service.control.get(sandboxId, signal);
+  } catch (error) {
+    if (!(error instanceof SandboxError) || error.code === "not_found") throw error;
+    const hint = `It is set${suggest("get_sandbox", ": get_sandbox returns the time that counts")}.`;
+    const message = `the time of the timeout is not known: ${error.message}`;
+    throw new SandboxError(error.code, message, { cause: error, hint });
+  }
+}

@@ -1,4 +1,4 @@
-/** A change whose connection broke is asked for again: what the repeat finds may be done by the first call. */
+/** A change that was done is told as done: by a repeat of a call that broke off, and where a look after it fails. */
 
 import { expect, test } from "vitest";
 import { startForeignHost, type ForeignAnswer } from "../../support/foreign-host.ts";
@@ -71,4 +71,21 @@ test.for([
   const input = tool === "delete_snapshot" ? { sandbox_id: undefined, snapshot_id: "t1" } : {};
   const fields = await callWith(tool, [refuse(refused)], input);
   expect(fields["outcome"]).toBe(outcome);
+});
+
+test.for([
+  { tool: "pause_sandbox", input: {}, isError: false, told: /^sandbox_id: i2\noutcome: paused\n/ },
+  {
+    tool: "set_timeout",
+    input: { timeout_seconds: 60 },
+    isError: true,
+    told: /^unavailable: the time of the timeout is not known: .* It is set: get_sandbox returns/,
+  },
+])("$tool is done though the look after it fails", async ({ tool, input, isError, told }) => {
+  await using remote = await startForeignHost(({ method }, response) => {
+    if (method === "GET") refuse(503)(response);
+    else response.writeHead(204).end();
+  });
+  const reply = await remote.call(tool, { sandbox_id: "i2", ...input });
+  expect([reply.isError, reply.text]).toEqual([isError, expect.stringMatching(told)]);
 });
