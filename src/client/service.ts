@@ -54,6 +54,8 @@ export interface PublicAddress {
 
 export interface DownloadLink {
   readonly url: string;
+  /** False for a sandbox that asks for no token: nothing in the link ends it. */
+  readonly isSigned: boolean;
   /** Whether it works on this machine alone and ends with the session. */
   readonly isOfSession: boolean;
 }
@@ -174,7 +176,8 @@ export function createService(options: ServiceOptions): Service {
       const { token, domain } = known.get(sandboxId) ?? NO_ACCESS;
       const base = directUrl(reached, sandboxId, domain);
       if (base === undefined) return undefined;
-      return { url: signedUrl(base, file, token), isOfSession: options.openPublic !== undefined };
+      const isOfSession = options.openPublic !== undefined;
+      return { url: signedUrl(base, file, token), isSigned: token !== undefined, isOfSession };
     },
     async portAddress(sandboxId, port) {
       const reached = { ...options, ...(await options.openPublic?.()) };

@@ -9,6 +9,8 @@ import { OF_SESSION, recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const OPEN = "Whoever has the link can read the file.";
+const UNSIGNED =
+  "The sandbox asks for no token, so expires_seconds does not count: the link works as long as the sandbox.";
 
 export const downloadUrl = defineTool({
   name: "download_url",
@@ -45,11 +47,13 @@ export const downloadUrl = defineTool({
     const notes = [
       OPEN,
       link.isOfSession ? OF_SESSION : undefined,
-      asleepNote(detail, context.suggest) ?? lifeNote(detail, expiration),
+      link.isSigned ? undefined : UNSIGNED,
+      asleepNote(detail, context.suggest) ??
+        (link.isSigned ? lifeNote(detail, expiration) : undefined),
     ];
     return recordReply({
       url: link.url,
-      expires_at: new Date(expiration * 1_000).toISOString(),
+      expires_at: link.isSigned ? new Date(expiration * 1_000).toISOString() : detail.endAt,
       note: notes.filter((note) => note !== undefined).join(" "),
     });
   },

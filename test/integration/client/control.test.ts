@@ -158,7 +158,8 @@ test("an empty domain or token of a reply is none", async () => {
   const address = { url: recorder.url, apiKey: "k", domain: "box.example" };
   await using service = createService(address);
   const linkOf = async () => service.downloadUrl("i1", { path: "/a", expiration: 1 });
-  const expected = { url: "https://49983-i1.box.example/files?path=%2Fa", isOfSession: false };
+  const url = "https://49983-i1.box.example/files?path=%2Fa";
+  const expected = { url, isSigned: false, isOfSession: false };
   await service.control.create({ templateID: "base", timeout: 300 }, signal);
   expect(await linkOf()).toEqual(expected);
   await service.control.get("i1", signal);

@@ -10,6 +10,7 @@ import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 import { toReply } from "../../support/tool-reply.ts";
 
 const HOUR_MS = 3_600_000;
+const SECURED = { ...SANDBOX_DETAIL, envdAccessToken: "token-1" };
 
 /** Our tools on a service whose one sandbox is as `changes` says; undefined: it is gone. */
 async function startRemote() {
@@ -19,7 +20,7 @@ async function startRemote() {
     await startRecorder((_request, response) =>
       sandbox.changes === undefined
         ? answerJson(response, 404, { body: { code: 404, message: "no such sandbox" } })
-        : answerJson(response, 200, { body: { ...SANDBOX_DETAIL, ...sandbox.changes } }),
+        : answerJson(response, 200, { body: { ...SECURED, ...sandbox.changes } }),
     ),
   );
   const address = { url: recorder.url, sandboxUrl: recorder.url };
@@ -94,4 +95,16 @@ test("a link that ends first says nothing of its sandbox", async () => {
   await using remote = await startRemote();
   remote.sandbox.changes = { endAt: new Date(Date.now() + 2 * HOUR_MS).toISOString() };
   expect((await remote.link()).fields["note"]).toBe("Whoever has the link can read the file.");
+});
+
+test("a link without a signature has the end of its sandbox", async () => {
+  await using remote = await startRemote();
+  const endAt = new Date(Date.now() + 2 * HOUR_MS).toISOString();
+  remote.sandbox.changes = { endAt, envdAccessToken: null };
+  const { fields } = await remote.link();
+  expect(String(fields["url"])).not.toContain("signature");
+  expect(fields).toMatchObject({
+    expires_at: endAt,
+    note: expect.stringMatching(/asks for no token, so expires_seconds does not count: the link/),
+  });
 });

@@ -16,7 +16,7 @@ async function startApart(differenceMs: number) {
   const system = createSystemClock();
   const clock: Clock = { ...system, now: () => system.now() + differenceMs };
   const endAt = new Date(Date.now() + LIFE_MS).toISOString();
-  const detail = { ...SANDBOX_DETAIL, endAt };
+  const detail = { ...SANDBOX_DETAIL, envdAccessToken: "token-1", endAt };
   const answer = ({ method, url }: RecordedRequest) => {
     if (url.includes("/metrics")) return { status: 200, body: [] };
     if (url.endsWith("/fork")) return { status: 201, body: [{ sandbox: detail }] };
