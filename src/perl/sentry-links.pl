@@ -62,11 +62,11 @@ sub send_held {
 # asks learns by the end of its own connection that there is none, or that it ended.
 sub ask_daemon {
     my ($asker) = @_;
-    my ($link) = grep {
-        $_->{is_served} && !$_->{waits} && !$_->{asker} && !$_->{ended} && $_->{to_near} eq ''
-    } values %links;
+    my ($link) = grep { $_->{is_served} && !$_->{waits} && !$_->{asker} && !$_->{ended} }
+        values %links;
     return unless $link;
-    @$link{ 'asker', 'to_near' } = ( $asker, pack 'N', $confirmed );
+    $link->{asker} = $asker;
+    $link->{to_near} .= pack 'N', $confirmed;
     flush_link( $link, 'near' );
 }
 

@@ -206,7 +206,8 @@ test("the daemon is asked on a connection that it serves, between what clients s
   client.write("one");
   expect(String(await once(client, "data"))).toBe("one");
   for (let count = 0; count < 3; count += 1) {
-    expect(await world.order("ask")).toBe("running\n");
+    // What was sent last may not be consumed yet.
+    await expect.poll(async () => world.order("ask")).toBe("running\n");
     client.write("more");
     expect(String(await once(client, "data"))).toBe("more");
   }
@@ -221,9 +222,10 @@ test("a daemon that does not answer holds who asks until its connection ends", a
   const daemon = await promise;
   let got = Buffer.alloc(0);
   daemon.on("data", (chunk: Buffer) => (got = Buffer.concat([got, chunk])));
+  const begin = Buffer.concat([toFrame("one"), toWord(FROM_HOST.read, 4)]);
+  await expect.poll(() => got.length).toBe(toFrame("one").length);
   daemon.write(toWord(FROM_DAEMON.consumed, 0));
   // It is served once the relay has confirmed that.
-  const begin = Buffer.concat([toFrame("one"), toWord(FROM_HOST.read, 4)]);
   await expect.poll(() => got.length).toBe(begin.length);
   const asking = world.order("ask");
   await expect.poll(() => got.length).toBe(begin.length + 4);
