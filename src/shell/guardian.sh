@@ -52,11 +52,12 @@ find_untold() {
     return 1
 }
 
-# Sets `group`, the folder of the container in the unified tree, empty where it has none.
+# Sets `group`, the folder of the container in the unified tree, empty where it has none: one that was
+# made while that tree was not mounted is in the old freezer alone.
 find_group() {
     group=''
     if [ "$unified" != - ]; then
-        group=$unified/$1
+        { [ ! -d "$unified/$1" ] && [ -d "$freezer/$1" ]; } || group=$unified/$1
     elif [ "$freezer" = - ]; then
         read -r group <"$2/cgroup"
         case $group in /*/"$1") ;; *) group='' ;; esac

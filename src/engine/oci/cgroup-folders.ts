@@ -35,11 +35,13 @@ export interface CgroupFolders {
 
 /** What is done with a container by its folders. */
 export function openFolders(folders: CgroupFolders): Omit<Cgroup, "path" | "make"> {
-  const { id, unified, freezer } = folders;
+  const { id, unified } = folders;
   const memory = folders.memory ?? unified;
-  const states = unified === undefined ? legacyStates(freezer) : unifiedStates(unified);
+  const states = statesOf(folders);
   return {
-    unified,
+    get unified() {
+      return isInUnified(folders) ? unified : undefined;
+    },
     ...states,
     kill: async () => {
       await states.kill();
@@ -114,6 +116,28 @@ const NANOS_PER_MS = 1_000_000;
 const MICROS_PER_MS = 1_000;
 
 type States = Pick<Cgroup, "freeze" | "thaw" | "isFrozen" | "isPopulated" | "kill">;
+
+/** A container that was made while the version 2 tree was not mounted is in the old freezer alone. */
+function isInUnified({ unified, freezer }: CgroupFolders): boolean {
+  return unified !== undefined && (isGroup(unified) || !isGroup(freezer));
+}
+
+function statesOf(folders: CgroupFolders): States {
+  const { unified = "", freezer } = folders;
+  const found = { unified: unifiedStates(unified), legacy: legacyStates(freezer) };
+  const current = () => (isInUnified(folders) ? found.unified : found.legacy);
+  return {
+    freeze: async () => current().freeze(),
+    thaw: async () => current().thaw(),
+    isFrozen: async () => current().isFrozen(),
+    isPopulated: async () => current().isPopulated(),
+    kill: async () => current().kill(),
+  };
+}
+
+function isGroup(folder: string | undefined): boolean {
+  return folder !== undefined && readKernelFile(join(folder, "cgroup.procs")) !== undefined;
+}
 
 function unifiedStates(folder: string): States {
   const events = async () => readKernelFile(join(folder, "cgroup.events")) ?? "";

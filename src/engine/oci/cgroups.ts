@@ -96,9 +96,11 @@ export function isHybrid(host: CgroupHost): boolean {
 
 /** The folders of our containers' cgroups in the trees in which processes are ended. */
 export function groupFolders(host: CgroupHost): { unified?: string; freezer?: string } {
-  if (host.unified !== undefined) return { unified: join(host.unified, PARENT) };
   const tree = host.legacy.find(({ controllers }) => controllers.includes("freezer"));
-  return tree === undefined ? {} : { freezer: join(tree.path, PARENT) };
+  return {
+    ...(host.unified !== undefined && { unified: join(host.unified, PARENT) }),
+    ...(tree !== undefined && { freezer: join(tree.path, PARENT) }),
+  };
 }
 
 /** The cgroups of the container with this id; what stands in for them where there are none. */
@@ -113,8 +115,12 @@ export function openCgroup(host: CgroupHost, id: string, directory: string): Cgr
     memory: legacyFolder(host, "memory", id),
     processor: legacyFolder(host, "cpuacct", id),
   };
+  const opened = openFolders({ id, unified, ...folders, all });
   return {
-    ...openFolders({ id, unified, ...folders, all }),
+    ...opened,
+    get unified() {
+      return opened.unified;
+    },
     path: `/${PARENT}/${id}`,
     make: async ({ memoryMb }) => {
       for (const folder of all) await makeGroupFolder(folder);

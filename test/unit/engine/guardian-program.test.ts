@@ -11,7 +11,7 @@ const PROGRAM = resolve(import.meta.dirname, "../../../src/shell/guardian.sh");
 const ID = "i0";
 
 /** `named`: without root, by the file of the container. */
-type Kind = "unified" | "freezer" | "named";
+type Kind = "unified" | "freezer" | "both" | "named";
 
 interface World extends AsyncDisposable {
   /** A process that stands for those of the container. */
@@ -35,7 +35,8 @@ async function openWorld(): Promise<World> {
   await writeFile(join(tree, ID, "cgroup.events"), "populated 1\nfrozen 0\n");
   const owned = stack.move();
   const start: World["start"] = (rule, kind) => {
-    const trees = { unified: [tree, "-"], freezer: ["-", tree], named: ["-", "-"] }[kind];
+    const both = [join(path, "unified"), tree];
+    const trees = { unified: [tree, "-"], freezer: ["-", tree], both, named: ["-", "-"] }[kind];
     const guardian = spawn("sh", [PROGRAM, rule, path, ...trees], {
       stdio: ["pipe", "ignore", "ignore"],
     });
@@ -58,12 +59,15 @@ test("the line end ends it, and nothing else", async () => {
   expect(isAlive(world)).toBe(true);
 });
 
-test("in an old tree the processes are killed while frozen, then thawed", async () => {
-  await using world = await openWorld();
-  world.start("kill", "freezer").stdin?.end();
-  await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
-  await expect.poll(() => readState(world, "freezer.state")).toBe("THAWED\n");
-});
+test.for(["freezer", "both"] as const)(
+  "in an old tree the processes are killed while frozen, then thawed: %s",
+  async (kind) => {
+    await using world = await openWorld();
+    world.start("kill", kind).stdin?.end();
+    await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
+    await expect.poll(() => readState(world, "freezer.state")).toBe("THAWED\n");
+  },
+);
 
 test.for(["unified", "named"] as const)(
   "in the %s tree the whole cgroup is killed",
