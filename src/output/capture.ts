@@ -73,6 +73,8 @@ export class Capture implements ProcessView {
   readonly command: string | undefined;
   readonly startedAtMs: number;
   readonly isAttached: boolean;
+  /** When its time limit is over, by the clock of durations; undefined where none is known. */
+  readonly limitAtElapsedMs: number | undefined;
   readonly output: ProcessOutput;
   /** The newest output is in memory. */
   readonly unwrittenBytes = 0;
@@ -89,6 +91,7 @@ export class Capture implements ProcessView {
     readonly command?: string;
     readonly startedAtMs: number;
     readonly isAttached: boolean;
+    readonly limitAtElapsedMs?: number | undefined;
     readonly output: ProcessOutput;
   }) {
     this.sandbox = start.sandbox;
@@ -96,6 +99,7 @@ export class Capture implements ProcessView {
     this.command = start.command;
     this.startedAtMs = start.startedAtMs;
     this.isAttached = start.isAttached;
+    this.limitAtElapsedMs = start.limitAtElapsedMs;
     this.output = start.output;
   }
 

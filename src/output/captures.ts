@@ -92,13 +92,15 @@ export class Captures implements AsyncDisposable {
     const { signal } = this.#stop;
     const { label, request, user, timeoutMs } = start;
     const events = sandbox.process.start(request, { signal, user, timeoutMs });
-    const startedAtMs = this.#options.clock.now();
+    const { clock } = this.#options;
+    const startedAtMs = clock.now();
+    const limitAtElapsedMs = timeoutMs === undefined ? undefined : clock.elapsed() + timeoutMs;
     const pid = await this.#counted(this.#pidOrCanceled(readPid(events), sandbox, start.signal));
     this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
     const output = this.#newOutput(sandbox.id, pid, false);
     const command = [request.cmd, ...request.args].join(" ");
-    const capture = new Capture({ sandbox, pid, command, startedAtMs, isAttached: false, output });
-    return this.#follow(events, capture);
+    const times = { startedAtMs, limitAtElapsedMs, isAttached: false };
+    return this.#follow(events, new Capture({ sandbox, pid, command, output, ...times }));
   }
 
   /**

@@ -66,7 +66,7 @@ export function markMissing({ output, sandboxId, processId }: Capture, logs: San
 async function take(
   events: ProcessEvents,
   capture: Capture,
-  { logs }: FollowOptions,
+  { logs, clock }: FollowOptions,
 ): Promise<ProcessState> {
   let state: ProcessState | undefined;
   try {
@@ -75,13 +75,20 @@ async function take(
         logs.output(capture.sandboxId, capture.processId, event);
         await capture.append(event.stream, event.bytes);
       } else if (event.type === "end") {
-        state = { kind: "ended", exitCode: event.exitCode, reason: event.status };
+        const { exitCode, status: reason } = event;
+        // The end by the time limit is told so to a stream that was opened later.
+        const isLate = reason.startsWith("signal: killed") && isAtLimit(capture, clock);
+        state = isLate ? { kind: "timed_out" } : { kind: "ended", exitCode, reason };
       }
     }
   } catch (error) {
-    state ??= brokenState(error);
+    const failure = toSandboxError(error, "process stream");
+    // A service on the way may have a deadline of its own, at which the process goes on.
+    const isLate = failure.code === "deadline_exceeded" && isAtLimit(capture, clock);
+    state ??= isLate ? { kind: "timed_out" } : { kind: "lost", error: failure };
   }
-  return state ?? brokenState(new SandboxError("unavailable", "the stream ended too soon"));
+  const error = new SandboxError("unavailable", "the stream ended too soon");
+  return state ?? { kind: "lost", error };
 }
 
 /** Another stream of a process; undefined when it ended or cannot be reached. */
@@ -127,10 +134,10 @@ async function finish(
   if (state.kind !== "lost") await output.close(ending);
 }
 
-/** The daemon ends a stream at the time limit of its process, and the process with it. */
-function brokenState(error: unknown): ProcessState {
-  const failure = toSandboxError(error, "process stream");
-  return failure.code === "deadline_exceeded"
-    ? { kind: "timed_out" }
-    : { kind: "lost", error: failure };
+/** A daemon's timer may be that much ahead of ours. */
+const EARLY_MS = 100;
+
+/** Whether the time limit of a process is over: the daemon ends its stream then, and the process with it. */
+function isAtLimit({ limitAtElapsedMs }: Capture, clock: Clock): boolean {
+  return limitAtElapsedMs !== undefined && clock.elapsed() >= limitAtElapsedMs - EARLY_MS;
 }
