@@ -1,14 +1,12 @@
 /** The routes of sandboxes in the control API. */
 
 import { SandboxError } from "../common/errors.ts";
-import { z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import {
   foundLogsSchema,
   logsSchema,
-  metricSchema,
   type CreateRequest,
   type ForkResultBody,
   type CreatedSandboxBody,
@@ -33,6 +31,7 @@ import {
   detailReply,
   forkReply,
   listReply,
+  metricsReply,
   sandboxReply,
 } from "./sandbox-replies.ts";
 
@@ -158,7 +157,7 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
 
     async metrics(sandboxId, range, signal) {
       const path = `${sandboxPath(sandboxId)}/metrics${queryOf(range)}`;
-      return read({ path, signal, subject: `metrics of ${sandboxId}` }, z.array(metricSchema));
+      return read({ path, signal, subject: `metrics of ${sandboxId}` }, metricsReply);
     },
   };
 }

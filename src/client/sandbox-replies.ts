@@ -9,6 +9,7 @@ import {
   createdSandboxSchema,
   forkResultSchema,
   listedSandboxSchema,
+  metricSchema,
   sandboxDetailSchema,
   sandboxSchema,
 } from "../wire/control.ts";
@@ -55,6 +56,12 @@ export const detailReply = lenient(sandboxDetailSchema.extend({ ...UNREAD, ...AC
 export const listReply = lenient(z.array(listedSandboxSchema.extend(UNREAD)));
 export const forkReply = lenient(
   z.array(forkResultSchema.extend({ sandbox: createdSchema.optional() })),
+);
+
+/** Daemons of older services measure no cache. */
+const UNREAD_SIZE = z.number().default(0);
+export const metricsReply = lenient(
+  z.array(metricSchema.extend({ memCache: UNREAD_SIZE, timestampUnix: UNREAD_SIZE })),
 );
 
 /** Of a create from this template: a sandbox whose reply cannot be read would be left. */

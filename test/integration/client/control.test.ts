@@ -99,6 +99,18 @@ test.for([
   expect(replies).toEqual(Object.keys(CHANGES).map(() => unexpected));
 });
 
+test("samples of an older service have no cache", async () => {
+  const [timestamp, cpuCount, cpuUsedPct] = ["2026-01-01T00:00:00Z", 1, 2.5];
+  const sizes = { memUsed: 1, memTotal: 2, diskUsed: 3, diskTotal: 4 };
+  const sample = { timestamp, cpuCount, cpuUsedPct, ...sizes };
+  await using started = await startService((_, response) =>
+    answerJson(response, 200, { body: [sample, { ...sample, memCache: null }] }),
+  );
+  const range = { start: 0, end: 1 };
+  const samples = await started.service.control.metrics("i1", range, signal);
+  expect(samples).toMatchObject([sample, sample]);
+});
+
 test("replies of another maker may have nulls, and leave out what no client reads", async () => {
   const { clientID: _id, envdVersion: _version, ...detail } = SANDBOX_DETAIL;
   const nulls = { alias: null, metadata: null, volumeMounts: null, network: { allowOut: null } };
