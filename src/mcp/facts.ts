@@ -138,7 +138,7 @@ export function stateFact(state: ProcessState): string {
 
 /** Services report a death by signal as -1 or 128 + n, and name the signal in the reason. */
 function signalOf(state: { readonly exitCode: number; readonly reason: string }): string {
-  const name = /^signal: ([a-z0-9 ]{1,32})/.exec(state.reason)?.[1];
+  const name = /^signal: ([a-z0-9][a-z0-9 /-]{0,31})/.exec(state.reason)?.[1]?.trimEnd();
   return name === undefined ? "" : ` (ended by signal: ${name})`;
 }
 

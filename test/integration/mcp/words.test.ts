@@ -112,6 +112,16 @@ test.for(["sh -c 'kill -9 $$'; exit $?", "exit 137"])(
   },
 );
 
+test.for([
+  { signal: "TRAP", name: "trace/breakpoint trap" },
+  { signal: "SEGV", name: "segmentation fault" },
+])("an end by SIG$signal has its whole name", async ({ signal, name }) => {
+  await using world = await startMcpWorld();
+  const sandbox_id = await world.createSandbox();
+  const { text } = await world.call("run_process", { sandbox_id, cmd: `kill -${signal} $$` });
+  expect(text).toContain(`exit_code: -1 (ended by signal: ${name}) `);
+});
+
 test("a process that a caller killed is not", async () => {
   await using world = await startMcpWorld();
   const sandbox_id = await world.createSandbox();
