@@ -21,8 +21,8 @@ const ALONE = "alone";
 const PREFERENCES = { shared: 198, alone: 199 } as const;
 /** No program has routes in it: the letters `smcp`. */
 const EMPTY_TABLE = 0x73_6d_63_70;
-/** A kernel without policy routing: the table of rules is the only record there. */
-const NOT_SUPPORTED = /not supported/i;
+/** By a kernel without policy routing, where the table is the only record; and of a rule that another service has set. */
+const NO_FAULT = /not supported|file exists/i;
 
 export interface GuardedLink {
   readonly name: string;
@@ -78,7 +78,7 @@ async function record(outside: NetworkPath, link: GuardedLink): Promise<void> {
   try {
     await changeRule(outside, "add", link);
   } catch (error) {
-    if (!NOT_SUPPORTED.test(errorText(error))) throw error;
+    if (!NO_FAULT.test(errorText(error))) throw error;
   }
 }
 
@@ -115,12 +115,23 @@ function guardTable(links: readonly GuardedLink[]): string {
 
 async function readGuards(outside: NetworkPath): Promise<Guards> {
   const policy = await listPolicyRules(outside);
-  const hasTable = (await listTables(outside)).includes(TABLE);
-  const table = hasTable ? await listRules(outside, `chain inet ${TABLE} forward`) : "";
+  const table = await readTable(outside);
   const inTable = [...table.matchAll(/iifname "([^"/]+)"(.*)/g)].map(
     ([, name = "", rest = ""]) => ({ name, isAlone: rest.includes(`comment "${ALONE}"`) }),
   );
   return { inTable, recorded: parseRecords(policy) };
+}
+
+/** Empty where there is no table; another service may take it away meanwhile. */
+async function readTable(outside: NetworkPath): Promise<string> {
+  const hasTable = async () => (await listTables(outside)).includes(TABLE);
+  if (!(await hasTable())) return "";
+  try {
+    return await listRules(outside, `chain inet ${TABLE} forward`);
+  } catch (error) {
+    if (await hasTable()) throw error;
+    return "";
+  }
 }
 
 function parseRecords(text: string): GuardedLink[] {

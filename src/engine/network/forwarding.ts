@@ -52,11 +52,15 @@ async function switchOff(outside: NetworkPath): Promise<void> {
   const there = await listLinks(outside);
   const isFree = await isRouter(outside);
   const off = guarded.filter(({ name, isAlone }) => there.includes(name) && (isAlone || !isFree));
-  await writeSettings(
-    outside,
-    off.map(({ name }) => [forwardingPath(name), "0"]),
-  );
+  const stop = async () =>
+    writeSettings(
+      outside,
+      off.map(({ name }) => [forwardingPath(name), "0"]),
+    );
+  await stop();
   await releaseLinks(outside, []);
+  // Another service may have begun meanwhile, and lost its guard: it begins anew in the next round.
+  await stop();
 }
 
 async function isRouter(outside: NetworkPath): Promise<boolean> {

@@ -1,5 +1,6 @@
 /** Another program of the machine that forwards too, such as a container engine, and the link outside. */
 
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
 import {
@@ -10,7 +11,10 @@ import {
   openForwardingMachine as openMachine,
   UPLINK,
 } from "../../support/forwarding-machine.ts";
-import { within } from "../../support/router-parts.ts";
+import { makeNetwork, within } from "../../support/router-parts.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const OUTER = "/proc/sys/net/ipv4/conf/one/forwarding";
 
 test("containers of a program that forwards later reach the network, and are reached", async () => {
   await using net = await openMachine();
@@ -60,4 +64,26 @@ test("IPv6 is forwarded as before", async () => {
   const after = await isAnswered(way);
   await closeUplink(net.machine, 1);
   expect({ before, after }).toEqual({ before: true, after: true });
+});
+
+const ROUNDS = 6;
+
+test("services that begin and end at the same moments are guarded, and leave nothing", async () => {
+  await using net = await openMachine();
+  await using folder = await makeTempFolder();
+  await using parts = new AsyncDisposableStack();
+  const look = `nft list tables; ip rule; cat ${OUTER}`;
+  const whole = /sandbox_mcp_forwarding\n[^]*iif one lookup [^]*\n1\n$/;
+  const serve = async (slot: number) => {
+    const router = parts.use(await makeNetwork(join(folder.path, String(slot)))).path;
+    for (let round = 0; round < ROUNDS; round += 1) {
+      await openUplink(net.machine, { ...UPLINK, slot }, router);
+      // One that ends may have looked before this one began, and looks again.
+      await expect.poll(async () => within(net.machine, look)).toMatch(whole);
+      await closeUplink(net.machine, slot);
+    }
+  };
+  await Promise.all([serve(1), serve(2), serve(3)]);
+  const left = await within(net.machine, `nft list ruleset; ip rule show iif one; cat ${OUTER}`);
+  expect(left).toBe("0\n");
 });
