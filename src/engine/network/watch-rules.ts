@@ -7,7 +7,9 @@ import { readKernelFile } from "../../common/files.ts";
 import type { Logger } from "../../common/log.ts";
 import type { Turns } from "../../common/turns.ts";
 import { ALL_LINKS } from "./forwarding.ts";
-import { readSetting } from "./namespace.ts";
+import { applyRules, listAddresses, readSetting } from "./namespace.ts";
+import { readOwnAddresses } from "./own-addresses.ts";
+import { hostRules } from "./router-changes.ts";
 import { isUsable, routersOf, type Router } from "./router-record.ts";
 import { hasUplinkRules, renewUplink } from "./uplink.ts";
 
@@ -39,7 +41,7 @@ interface Watched {
   readonly find: () => Promise<Router | undefined>;
   /** Does what changes the router while nothing else does. */
   readonly inTurn: (work: () => Promise<void>) => Promise<void>;
-  /** False for one of an earlier process: how it is now is not known. */
+  /** False for one of an earlier process, which is looked at at once. */
   readonly isNew: boolean;
   readonly log: Logger | undefined;
 }
@@ -47,20 +49,22 @@ interface Watched {
 function watchRules({ find, inTurn, isNew, log }: Watched): Disposable {
   let isBusy = false;
   let hasFailed = false;
-  let forwards = isNew ? readKernelFile(ALL_LINKS)?.trim() : undefined;
+  let known: string | undefined;
   const look = async () => {
     const router = await find();
     if (router === undefined) return clearInterval(timer);
-    const now = await readForwarding(router);
-    if (now === forwards && (await hasRules(router))) return;
+    const hosts = await readHosts(router);
+    const now = [await readForwarding(router), ...hosts].join();
+    if (now === known && (await hasRules(router))) return;
     await inTurn(async () => {
       const current = await find();
       if (current === undefined) return;
       const hadRules = await hasRules(current);
+      await applyRules(current.path, hostRules(hosts));
       await renewUplink(current.outside ?? undefined, current);
       if (!hadRules) log?.warn({ op: "network.rules", outcome: "restored" }, RESTORED);
     });
-    forwards = now;
+    known = now;
     hasFailed = false;
   };
   const run = () => {
@@ -88,4 +92,10 @@ async function hasRules({ outside, slot }: Router): Promise<boolean> {
 /** Whether the outside forwards by itself: what keeps its link from that ends then. */
 async function readForwarding({ outside }: Router): Promise<string | undefined> {
   return outside === null ? readKernelFile(ALL_LINKS)?.trim() : readSetting(outside, ALL_LINKS);
+}
+
+/** The outside's own addresses: a router refuses them by itself too, also while its rules outside are gone. */
+async function readHosts({ outside }: Router): Promise<readonly string[]> {
+  const own = outside === null ? await readOwnAddresses() : undefined;
+  return own ?? listAddresses(outside ?? undefined);
 }

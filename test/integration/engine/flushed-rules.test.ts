@@ -4,6 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Logger } from "../../../src/common/log.ts";
+import { routersOf } from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
 import {
@@ -89,11 +90,15 @@ test.for([{ isAdopted: false }, { isAdopted: true }])(
     await first.setEgress({ ...one, outside }, EVERYTHING);
     const list = async () => within(namespace.path, "nft list tables");
     const before = await list();
-    await within(namespace.path, "nft flush ruleset");
+    await within(namespace.path, "nft flush ruleset && ip addr add 198.51.100.7/32 dev one");
     if (isAdopted) await createRouters(PERL_DIRECTORY, log).hasLost(one);
     await expect.poll(list).toBe(before);
     await expect.poll(() => lines).toHaveLength(1);
     expect(await within(namespace.path, FORWARDING)).toBe("1\n");
+    const [router] = await routersOf(owner);
+    // Also while the rules outside are gone, no container reaches an address that the machine has now.
+    const refused = await within(router?.path ?? "", "nft list set inet sandboxes never");
+    expect(refused).toMatch(/\b198\.51\.100\.7\b/);
     await first.disconnect(one.directory);
     expect({ rules: await list(), forwards: await within(namespace.path, FORWARDING) }).toEqual({
       rules: "",
