@@ -5,8 +5,10 @@
 
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Each takes half a minute or more. */
+/** Each takes a quarter of a minute or more, and is a short file of its part. */
 const LONGEST = [
+  "unit/perl/late-pause.test.ts",
+  "unit/engine/guardian-program.test.ts",
   "e2e/faults/power-cuts.test.ts",
   "e2e/ordinary-user.test.ts",
   "security/network.test.ts",
