@@ -7,11 +7,14 @@ import { startOciHost } from "../../support/oci-host.ts";
 test("a census counts a home's own traces, and those of another home never", async () => {
   await using own = await startOciHost("auto");
   await using other = await startOciHost("auto");
-  const container = await own.create();
   // The runtime's own process may still be ending.
-  await expect.poll(async () => (await takeCensus(own.home)).processes).toHaveLength(2);
+  const settled = async (home: string) =>
+    expect.poll(async () => (await takeCensus(home)).processes).toHaveLength(2);
+  const container = await own.create();
+  await settled(own.home);
   const before = await takeCensus(own.home);
   const bystander = await other.create();
+  await settled(other.home);
   const [ours, theirs] = [await takeCensus(own.home), await takeCensus(other.home)];
   expect(ours).toEqual(before);
   for (const [census, { id }] of [
