@@ -124,10 +124,7 @@ export interface DiskGrowth {
 export interface GrowingDisk {
   /** Undefined while it is mounted nowhere. */
   readGrowth(): DiskGrowth | undefined;
-  /**
-   * Lets files grow by so many bytes more, then writes fail with ENOSPC; undefined for as much as
-   * the disk has. Returns whether the kernel took it.
-   */
+  /** Lets files grow by so many bytes (default: all of the disk), then ENOSPC; whether the kernel took it. */
   limitGrowth(bytes: number | undefined): boolean;
   /** Whether such a limit holds, of this process or an earlier one: files may grow by less than is free. */
   isLimited(): boolean;
@@ -170,10 +167,7 @@ export interface Container extends AsyncDisposable {
   dialPublic(signal: AbortSignal): Promise<Socket>;
   /** A byte stream to the daemon's control socket, which no client ever reaches. */
   dialControl(signal: AbortSignal): Promise<Socket>;
-  /**
-   * Whether the daemon answers, as far as that is known without a new connection to it; where it is not,
-   * false. Undefined where a new one takes no longer.
-   */
+  /** Whether the daemon is known to answer without a new connection; undefined where one takes no longer. */
   readonly isAnswering?: (() => Promise<boolean>) | undefined;
   /** Freezes every process; memory is kept. Idempotent. */
   pause(): Promise<void>;
