@@ -4,17 +4,19 @@ import { expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
 import { startOciHost } from "../../support/oci-host.ts";
 
+/** The runtime's own process may still be ending after a create. */
+async function awaitRuntimeEnd(home: string): Promise<void> {
+  await expect.poll(async () => (await takeCensus(home)).processes).toHaveLength(2);
+}
+
 test("a census counts a home's own traces, and those of another home never", async () => {
   await using own = await startOciHost("auto");
   await using other = await startOciHost("auto");
-  // The runtime's own process may still be ending.
-  const settled = async (home: string) =>
-    expect.poll(async () => (await takeCensus(home)).processes).toHaveLength(2);
   const container = await own.create();
-  await settled(own.home);
+  await awaitRuntimeEnd(own.home);
   const before = await takeCensus(own.home);
   const bystander = await other.create();
-  await settled(other.home);
+  await awaitRuntimeEnd(other.home);
   const [ours, theirs] = [await takeCensus(own.home), await takeCensus(other.home)];
   expect(ours).toEqual(before);
   for (const [census, { id }] of [
