@@ -18,6 +18,7 @@ import { lines } from "./router-rules.ts";
 const TABLE = "sandbox_mcp_forwarding";
 /** Marks a link that did not forward although the machine did. */
 const ALONE = "alone";
+/** Of the policy rule that records a link: it says by its number whether the link is alone. */
 const PREFERENCES = { shared: 198, alone: 199 } as const;
 /** No program has routes in it: the letters `smcp`. */
 const EMPTY_TABLE = 0x73_6d_63_70;
@@ -95,11 +96,9 @@ async function changeRule(
 
 /** What a program that began to forward later, such as Docker, sends and publishes is let through at once. */
 function guardTable(links: readonly GuardedLink[]): string {
-  const rules = links.flatMap(({ name, isAlone }) => {
+  const rules = links.map(({ name, isAlone }) => {
     const mark = isAlone ? ` comment "${ALONE}"` : "";
-    return [
-      `add rule inet ${TABLE} forward iifname "${name}" oifname != "sbm*" jump others${mark}`,
-    ];
+    return `add rule inet ${TABLE} forward iifname "${name}" oifname != "sbm*" jump others${mark}`;
   });
   return lines([
     `add table inet ${TABLE}`,

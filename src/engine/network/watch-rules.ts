@@ -65,12 +65,12 @@ function watchRules({ find, inTurn, isNew, log }: Watched): Disposable {
       if (!hadRules) log?.warn({ op: "network.rules", outcome: "restored" }, RESTORED);
     });
     known = now;
-    hasFailed = false;
   };
   const run = () => {
     if (isBusy) return;
     isBusy = true;
     void look()
+      .then(() => (hasFailed = false))
       .catch((error: unknown) => {
         if (!hasFailed) log?.error({ op: "network.rules", err: error }, NOT_RESTORED);
         hasFailed = true;
