@@ -1,6 +1,7 @@
 /** Servers on a free port of the loopback address. */
 
 import assert from "node:assert";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import type { Server as HttpServer } from "node:http";
 import { createServer, type Server } from "node:net";
@@ -14,13 +15,29 @@ export async function listenOnLoopback(server: Server): Promise<number> {
   return address.port;
 }
 
-/** A port that nothing uses, for what takes no server. */
+/** Below the ports that the kernel gives to whoever names none. */
+const FIRST_NAMED_PORT = 20_000;
+const FIRST_GIVEN_PORT = 32_768;
+
+/** A port that nothing uses on any address, for what takes no server; no other program is given it until it is used. */
 export async function findFreePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(FIRST_NAMED_PORT, FIRST_GIVEN_PORT);
+    if (await isFree(port)) return port;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  const port = await listenOnLoopback(server);
+  server.listen(port, "0.0.0.0");
+  try {
+    await once(server, "listening");
+  } catch {
+    return false;
+  }
   server.close();
   await once(server, "close");
-  return port;
+  return true;
 }
 
 /** Ends the server with all its connections. */

@@ -1,7 +1,7 @@
 /** What a kubelet does for the tests: each Pod gets an address of loopback and a daemon behind its listener. */
 
 import { once } from "node:events";
-import { createServer, type Server } from "node:http";
+import type { Server } from "node:http";
 import { resolve } from "node:path";
 import type { TreePlace } from "../../src/envd/changes/tree.ts";
 import type { ChangesSource } from "../../src/envd/control/changes.ts";
@@ -11,7 +11,7 @@ import { createPodListener, readPodIdentity } from "../../src/envd/pod-listener.
 import { createPrograms, type Programs, type Signals } from "../../src/envd/programs.ts";
 import { createPublicServer } from "../../src/envd/server.ts";
 import type { StoredObject, TestApiServer } from "./api-server.ts";
-import { listenOnLoopback } from "./loopback.ts";
+import { findFreePort } from "./loopback.ts";
 
 const DIRECTORY = resolve(import.meta.dirname, "../../src/perl");
 
@@ -50,7 +50,7 @@ export async function startPodDaemons(
   api: TestApiServer,
   options: PodDaemonsOptions = {},
 ): Promise<PodDaemons> {
-  const port = await findPort();
+  const port = await findFreePort();
   /** Programs of these Pods are those of the tests: they go on. */
   const signals: Signals = {
     send(signal) {
@@ -166,13 +166,6 @@ function wordsOf({ spec }: StoredObject): readonly string[] {
   const { containers } = Object(spec);
   const loop: string = containers[0].command.at(-2);
   return (/do (.*?);/.exec(loop)?.[1] ?? "").split(" ");
-}
-
-async function findPort(): Promise<number> {
-  const probe = createServer();
-  const port = await listenOnLoopback(probe);
-  probe.close();
-  return port;
 }
 
 function refuse(server: Server, path: string): void {
