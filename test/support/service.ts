@@ -58,7 +58,9 @@ export async function startTestService(
   const work = join(home, "work");
   await mkdir(work, { recursive: true });
   const { username } = userInfo();
-  const builtIn = { defaultUser: username, defaultWorkdir: work, find: async () => [] };
+  // Login shells read no files of this machine's user.
+  const setup = { environment: { HOME: work }, startCommand: "", readyCommand: "" };
+  const builtIn = { setup, defaultUser: username, defaultWorkdir: work, find: async () => [] };
   const embedded = stack.use(
     await startEmbeddedService({
       home,
