@@ -94,6 +94,8 @@ async function killIfThere({ id }: Subject, word: string): Promise<boolean> {
     const words = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     if (!words.includes(word) || !words.includes(id)) continue;
     process.kill(Number(pid), "SIGKILL");
+    // Until its end it may take connections that it never answers.
+    await expect.poll(() => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).toBe("");
     killed += 1;
   }
   return killed > 0;
