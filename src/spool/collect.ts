@@ -6,7 +6,7 @@ import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { isCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { createAges, type AgeOf, type SpoolClock } from "./ages.ts";
-import { listEntries, listFolder, listSandboxes, sandboxFolder, type Entry } from "./folders.ts";
+import { createSurvey, listFolder, listSandboxes, sandboxFolder, type Entry } from "./folders.ts";
 import { isLeased, leaseOwner, removeLease } from "./lease.ts";
 
 /** Each costs a folder and two files at least. */
@@ -22,7 +22,10 @@ export async function collectHome(
 ): Promise<string[]> {
   const removed: string[] = [];
   const remove = async (scope: string) => {
-    removed.push(...(await collectSpools(join(home, scope), createAges(clock).look(), tell)));
+    const root = join(home, scope);
+    const entries = await createSurvey(root)();
+    const ageOf = createAges(clock).look();
+    removed.push(...(await collectSpools(root, { entries, ageOf }, tell)));
   };
   await cleanUp({ kind: "output", names: await listFolder(home), remove }, tell);
   return removed;
@@ -31,10 +34,10 @@ export async function collectHome(
 /** Clears one folder of spools; returns those that were removed. */
 export async function collectSpools(
   root: string,
-  ageOf: AgeOf,
+  { entries, ageOf }: { readonly entries: readonly Entry[]; readonly ageOf: AgeOf },
   tell: TellFailure,
 ): Promise<string[]> {
-  const expired = await findExpired(root, await listEntries(root), ageOf);
+  const expired = await findExpired(root, entries, ageOf);
   const labels = new Map(
     expired.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
   );

@@ -109,15 +109,25 @@ export interface Entry {
   readonly changedAtMs: number;
 }
 
-export async function listEntries(root: string): Promise<Entry[]> {
-  const entries: Entry[] = [];
-  for (const sandboxId of await listSandboxes(root)) {
-    for (const place of await listSpools(root, sandboxId)) entries.push(await survey(place));
-  }
-  return entries;
+/** Looks at all spools; each one that ended is read once, for nothing changes in it any more. */
+export function createSurvey(root: string): () => Promise<Entry[]> {
+  let ended = new Map<string, Entry>();
+  return async () => {
+    const entries: Entry[] = [];
+    for (const sandboxId of await listSandboxes(root)) {
+      for (const place of await listSpools(root, sandboxId)) {
+        entries.push(ended.get(place.folder) ?? (await readEntry(place)));
+      }
+    }
+    const unchanging = entries.filter(({ endedAtMs }) => endedAtMs !== undefined);
+    ended = new Map(unchanging.map((entry) => [entry.place.folder, entry]));
+    return entries;
+  };
 }
 
-async function survey(place: SpoolLocation): Promise<Entry> {
+async function readEntry(place: SpoolLocation): Promise<Entry> {
+  // First: what is there with an end is there whole.
+  const ending = await readEnding(place);
   let bytes = 0;
   // An owner touches the folder while it lives.
   const { mtimeMs } = await statOf(place.folder);
@@ -127,7 +137,6 @@ async function survey(place: SpoolLocation): Promise<Entry> {
     bytes += facts.size;
     changedAtMs = Math.max(changedAtMs, facts.mtimeMs);
   }
-  const ending = await readEnding(place);
   return { place, bytes, endedAtMs: ending?.endedAtMs, changedAtMs };
 }
 

@@ -2,8 +2,7 @@
 
 import { statfs } from "node:fs/promises";
 import { removeTree } from "../common/remove-tree.ts";
-import type { SpoolLocation } from "./folders.ts";
-import { listEntries, type Entry } from "./folders.ts";
+import type { Entry, SpoolLocation } from "./folders.ts";
 import type { SpaceGrant } from "./writer-files.ts";
 
 /** All spools of one sandbox together. */
@@ -12,7 +11,7 @@ export const MAX_SANDBOX_BYTES = 256 * 1024 * 1024;
 export const MAX_HOME_BYTES = 1024 * 1024 * 1024;
 /** With less free on the disk nothing is written. */
 const MIN_FREE_BYTES = 1024 ** 3;
-/** A survey reads the size of every file; this is the shortest time between two. */
+/** A survey reads the size of every file that is written; this is the shortest time between two. */
 const SURVEY_MS = 2_000;
 /** The share of the time that surveys may take while space is short. */
 const SURVEY_SHARE = 0.1;
@@ -30,9 +29,10 @@ export interface Quota {
 /** A quota over the folder of all spools. */
 export function createQuota(options: {
   readonly root: string;
+  readonly survey: () => Promise<Entry[]>;
   readonly limits: QuotaLimits;
 }): Quota {
-  const { root, limits } = options;
+  const { root, survey, limits } = options;
   let entries: Entry[] = [];
   let freeBytes = Number.POSITIVE_INFINITY;
   let surveyedAt = Number.NEGATIVE_INFINITY;
@@ -42,7 +42,7 @@ export function createQuota(options: {
 
   let surveying: Promise<void> | undefined;
 
-  function survey(): Promise<void> {
+  function renew(): Promise<void> {
     surveying ??= surveyNow().finally(() => {
       surveying = undefined;
     });
@@ -52,7 +52,7 @@ export function createQuota(options: {
   async function surveyNow(): Promise<void> {
     const startedAt = performance.now();
     granted = new Map();
-    entries = await listEntries(root);
+    entries = await survey();
     const { bavail, bsize } = await statfs(root);
     freeBytes = bavail * bsize;
     surveyedAt = performance.now();
@@ -61,7 +61,7 @@ export function createQuota(options: {
 
   async function surveyOlderThan(ms: number): Promise<boolean> {
     if (performance.now() - surveyedAt < ms) return false;
-    await survey();
+    await renew();
     return true;
   }
 

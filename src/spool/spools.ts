@@ -12,6 +12,7 @@ import type { Logger } from "../common/log.ts";
 import { createAges, type SpoolClock } from "./ages.ts";
 import { collectSpools } from "./collect.ts";
 import {
+  createSurvey,
   END_FILE,
   LATE_FILE,
   listFolder,
@@ -95,13 +96,16 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   const ages = createAges(clock);
   let ownerId: string | undefined;
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
-  const quota = createQuota({ root, limits });
+  const survey = createSurvey(root);
+  const quota = createQuota({ root, survey, limits });
   let timer: NodeJS.Timeout | undefined;
+  let collecting: Promise<void> | undefined;
 
   async function collect(): Promise<void> {
     try {
       await touchUnended(root, owner(), clock.now());
-      await collectSpools(root, ages.look(), ({ name, error }) => {
+      const spools = { entries: await survey(), ageOf: ages.look() };
+      await collectSpools(root, spools, ({ name, error }) => {
         log.debug({ op: "spool.collect", name, err: error }, "spool stays");
       });
     } catch (error) {
@@ -109,12 +113,16 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     }
   }
 
+  /** Not beside one that takes long. `collect` never rejects. */
+  function collectOnce(): void {
+    collecting ??= collect().finally(() => (collecting = undefined));
+  }
+
   async function openRoot(): Promise<AsyncDisposable> {
     await mkdir(root, { recursive: true, mode: 0o700 });
     const held = await startLease(root, owner());
-    // `collect` never rejects.
-    timer = setInterval(() => void collect(), COLLECT_MS).unref();
-    void collect();
+    timer = setInterval(collectOnce, COLLECT_MS).unref();
+    collectOnce();
     return held;
   }
 
