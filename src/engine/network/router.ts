@@ -204,7 +204,8 @@ async function takeSenders(
   if (!(await isUsable(router))) return false;
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
-  for (const name of names) await deleteLink(router.path, name);
+  // Those of containers that have ended are gone mostly, with the other ends.
+  for (const name of names) if (links.includes(name)) await deleteLink(router.path, name);
   for (const slot of senders) {
     await applyRules(router.path, senderRemoval(slot));
     await forgetDomains(state, router, slot);
