@@ -3,6 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import type { TreeWriter } from "./tree-writer.ts";
+import { MAX_PATH_BYTES } from "./tree.ts";
 
 const FIRST_ID = 1000;
 const LAST_ID = 60_000;
@@ -127,7 +128,8 @@ async function makeHome(files: TreeWriter, [, , id, group, , home = ""]: Row): P
 
 /** Whether what is there of the way to a path is a directory, in which a sandbox sees what is made. */
 function canBeMade(files: TreeWriter, path: string): boolean {
-  if (path.split("/").includes("..")) return false;
+  // An account may name a megabyte, of which each directory would be looked for.
+  if (path.length > MAX_PATH_BYTES || path.split("/").includes("..")) return false;
   let parent = posix.dirname(path);
   while (files.facts(parent) === undefined) parent = posix.dirname(parent);
   return files.isSeenDirectory(parent);

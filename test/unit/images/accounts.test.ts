@@ -15,6 +15,24 @@ function rows(first: number): string {
   return Array.from({ length: ROWS }, (_, index) => `${(first + index).toString(36)}:\n`).join("");
 }
 
+async function imageWith(folder: string, passwd: string) {
+  const contents = await createContents(join(folder, "contents"), 1024 ** 3);
+  const tree = createTree();
+  const files = createTreeWriter(tree, contents);
+  await files.write("/etc/passwd", passwd);
+  return { files, tree, contents };
+}
+
+test("a home that is longer than a path can be is not made", async () => {
+  await using folder = await makeTempFolder();
+  const home = "/a".repeat(20_000);
+  const { files, tree } = await imageWith(folder.path, `user:x:1000:1000::${home}:/bin/sh\n`);
+  const before = process.threadCpuUsage();
+  await addUser(files, "");
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(LIMIT_MS / 10);
+  expect(tree.look("/a")).toBeUndefined();
+});
+
 test("files of many accounts are compared in a bounded time", async () => {
   await using folder = await makeTempFolder();
   const contents = await createContents(join(folder.path, "contents"), 1024 ** 3);
