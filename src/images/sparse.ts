@@ -57,9 +57,12 @@ export interface PaxSparse {
   readonly size: number;
 }
 
-/** Undefined where they say nothing of it. */
-export function readPaxSparse(records: PaxRecords): PaxSparse | undefined {
-  const of = (key: string) => records.findLast(([name]) => name === `GNU.sparse.${key}`)?.[1];
+/** Undefined where they say nothing of it; `last` has the last value of each key. */
+export function readPaxSparse(
+  records: PaxRecords,
+  last: ReadonlyMap<string, string>,
+): PaxSparse | undefined {
+  const of = (key: string) => last.get(`GNU.sparse.${key}`);
   const name = of("name");
   if (of("major") !== undefined) {
     if (of("major") !== "1" || of("minor") !== "0") tarFault("a sparse file of an unknown version");

@@ -68,9 +68,8 @@ export function hasValidChecksum(block: Buffer): boolean {
 
 export type PaxRecords = readonly (readonly [key: string, value: string])[];
 
-/** The records of a header of pax in order; a key may come more than once. */
-export function parsePax(data: Buffer): PaxRecords {
-  const records: [string, string][] = [];
+/** Adds the records of a header of pax in order; a key may come more than once, the last one counts. */
+export function parsePax(data: Buffer, records: [key: string, value: string][]): void {
   for (let at = 0; at < data.length;) {
     const blank = data.indexOf(SPACE, at);
     const digits = blank === -1 ? "" : data.toString(NAMES, at, blank);
@@ -85,7 +84,6 @@ export function parsePax(data: Buffer): PaxRecords {
     if (records.length > MAX_RECORDS) tarFault("too many records of pax");
     at = end;
   }
-  return records;
 }
 
 /** A decimal number of pax, at least 0. */

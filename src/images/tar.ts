@@ -71,7 +71,7 @@ const USTAR = "ustar";
 interface Announced {
   name?: string;
   target?: string;
-  records: PaxRecords;
+  readonly records: [key: string, value: string][];
   /** Of all headers before the entry, which are held until it comes. */
   bytes: number;
 }
@@ -127,14 +127,15 @@ async function readAnnouncement({ reader, type, size, announced }: Header): Prom
   }
   if (type === "L" || type === "K") {
     if (size > MAX_NAME_BYTES) tarFault("a name is too long");
-    const text = (await readPadded(reader, size)).toString("latin1").replace(/\0.*$/s, "");
+    // A cut text would hold all that the header has behind the name.
+    const text = textField(await readPadded(reader, size), 0, size);
     if (type === "L") announced.name = text;
     else announced.target = text;
     return true;
   }
   if (type === "x" || type === "X") {
     if (size > MAX_RECORD_BYTES) tarFault("the records of pax are too long");
-    announced.records = [...announced.records, ...parsePax(await readPadded(reader, size))];
+    parsePax(await readPadded(reader, size), announced.records);
     return true;
   }
   if (!IGNORED.includes(type)) return false;
@@ -156,13 +157,14 @@ async function readEntry(
   onEntry: (entry: TarEntry) => Promise<void>,
 ): Promise<void> {
   const { records } = announced;
-  const of = (key: string) => records.findLast(([name]) => name === key)?.[1];
+  const stated = new Map(records);
+  const of = (key: string) => stated.get(key);
   const named = announced.name ?? headerName(header);
-  const sparse = readPaxSparse(records);
+  const sparse = readPaxSparse(records, stated);
   const path = sparse?.name ?? of("path") ?? named;
   const kind = kindOf(type, path);
-  const stated = of("size");
-  const archived = stated === undefined ? size : paxNumber(stated);
+  const statedSize = of("size");
+  const archived = statedSize === undefined ? size : paxNumber(statedSize);
   // Only a file has data, whatever the header of another entry says; old programs wrote sizes there.
   const stored = kind === "file" ? archived : skippedBytes(kind, archived);
   const content = await readContent({ reader, header, type, stored, sparse });
