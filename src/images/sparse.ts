@@ -18,6 +18,10 @@ export interface SparseMap {
 const MAX_EXTENTS = 65_536;
 const NUMBER_BYTES = 12;
 const LINE_FEED = 0x0a;
+/** A number of pax with the end of its line. */
+const MAX_LINE_BYTES = 17;
+/** Of the lines before the data: how many parts there are, and two for each. */
+const MAX_MAP_BYTES = (1 + 2 * MAX_EXTENTS) * MAX_LINE_BYTES + BLOCK_BYTES;
 const PAIR_BYTES = 2 * NUMBER_BYTES;
 
 /** In the header of the old form of GNU. */
@@ -105,6 +109,7 @@ export async function readLeadingMap(
   let wanted = 1;
   while (lineCount < wanted) {
     if (takenBytes + BLOCK_BYTES > limit.dataBytes) tarFault("the map of a sparse file is cut off");
+    if (takenBytes >= MAX_MAP_BYTES) tarFault("the map of a sparse file is too long");
     const block = await reader.require(BLOCK_BYTES);
     blocks.push(block);
     takenBytes += BLOCK_BYTES;

@@ -4,8 +4,9 @@ import { expect, test } from "vitest";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../../src/images/tar.ts";
 import { heldBytes } from "../../support/collect-now.ts";
-import { paxEntry, tarEntry } from "../../support/tar-writer.ts";
+import { paxEntry, tarEntry, tarHeader } from "../../support/tar-writer.ts";
 
+const CHUNK_BYTES = 256 * 1024;
 const MEBIBYTE = 1024 * 1024;
 
 /** The paths of an archive, and how many of its bytes were asked for until its end or refusal. */
@@ -63,4 +64,20 @@ test("records before one entry have a bound together", async () => {
   const entry = tarEntry({ path: "x" });
   expect((await readPaths([header, entry])).paths).toEqual(["x"]);
   expect((await readPaths([header, header, entry])).fault).toMatch(/too many records/);
+});
+
+test("the map of a sparse file ends before it fills the memory", async () => {
+  function* archive(): Generator<Buffer> {
+    const pax = [
+      ["GNU.sparse.major", "1"],
+      ["GNU.sparse.minor", "0"],
+      ["GNU.sparse.realsize", "1000"],
+    ] as const;
+    const size = 64 * MEBIBYTE;
+    yield Buffer.concat([paxEntry(pax), tarHeader({ path: "s", size })]);
+    for (let left = size; left > 0; left -= CHUNK_BYTES) yield Buffer.alloc(CHUNK_BYTES, "1");
+  }
+  const { bytes, fault } = await readPaths(archive());
+  expect(fault).toMatch(/map of a sparse file is too long/);
+  expect(bytes).toBeLessThan(4 * MEBIBYTE);
 });
