@@ -1,6 +1,7 @@
 /** Replaces a string in a text; a line end of any kind in either matches that of the other. */
 
 import { SandboxError } from "../common/errors.ts";
+import { placesOf } from "./text-places.ts";
 
 /** An edited file that is larger than this is not written; many short strings can become long. */
 const MAX_RESULT_CHARACTERS = 50_000_000;
@@ -29,16 +30,13 @@ export interface Replaced {
  */
 export function replaceText(before: string, edit: Replacement): Replaced {
   const { old_string: oldString } = edit;
-  checkOccurrences(before, oldString);
+  const places = findOccurrences(before, oldString);
   if (hasReturnsAlone(before) && !/\r(?!\n)/.test(oldString)) return replaceByReturns(before, edit);
   if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
-    return join(before, before.split(oldString), edit);
+    return join(before, places, edit);
   }
   // An old string with CRLF that is found is meant so: the line ends may be what is to be changed.
-  if (oldString.includes("\r")) {
-    const exact = before.split(oldString);
-    if (exact.length > 1) return join(before, exact, edit);
-  }
+  if (oldString.includes("\r") && places.length > 0) return join(before, places, edit);
   return replaceAcross(before, edit);
 }
 
@@ -56,31 +54,32 @@ function replaceByReturns(before: string, edit: Replacement): Replaced {
   return { ...replaced, after: replaced.after.replaceAll("\n", "\r"), fact };
 }
 
-/** Parts of the old text with the new string between them. */
-function join(before: string, parts: readonly string[], edit: Replacement): Replaced {
-  const count = parts.length - 1;
+/** The old text with the new string at the places. */
+function join(before: string, places: readonly number[], edit: Replacement): Replaced {
+  const count = places.length;
   if (count !== 1 && !edit.replace_all) return { count, after: before, lines: [], fact: undefined };
   checkSize(before.length + count * (edit.new_string.length - edit.old_string.length));
-  const after = parts.join(edit.new_string);
   const newLines = countLines(edit.new_string);
+  const parts: string[] = [];
   const lines: number[] = [];
-  let line = 1;
-  for (const part of parts.slice(0, -1)) {
+  let [done, line] = [0, 1];
+  for (const at of places) {
+    const part = before.slice(done, at);
+    parts.push(part);
     line += countLines(part);
     lines.push(line);
     line += newLines;
+    done = at + edit.old_string.length;
   }
-  return { count, after, lines, fact: undefined };
+  parts.push(before.slice(done));
+  return { count, after: parts.join(edit.new_string), lines, fact: undefined };
 }
 
-function checkOccurrences(text: string, wanted: string): void {
-  let count = 0;
-  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + wanted.length)) {
-    count += 1;
-    if (count <= MAX_OCCURRENCES) continue;
-    const message = `old_string occurs more than ${MAX_OCCURRENCES} times`;
-    throw new SandboxError("invalid_argument", message);
-  }
+function findOccurrences(text: string, wanted: string): number[] {
+  const places = placesOf(text, wanted, MAX_OCCURRENCES);
+  if (places.length <= MAX_OCCURRENCES) return places;
+  const message = `old_string occurs more than ${MAX_OCCURRENCES} times`;
+  throw new SandboxError("invalid_argument", message);
 }
 
 function checkSize(characters: number): void {
@@ -99,20 +98,20 @@ function countLines(text: string): number {
 function replaceAcross(before: string, edit: Replacement): Replaced {
   const plain = before.replaceAll("\r\n", "\n");
   const wanted = edit.old_string.replaceAll("\r\n", "\n");
-  checkOccurrences(plain, wanted);
+  const places = findOccurrences(plain, wanted);
   const newLines = edit.new_string.replaceAll("\r\n", "\n");
   const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
-  const count = plain.split(wanted).length - 1;
+  const count = places.length;
   if (count !== 1 && !edit.replace_all) return { count, after: before, lines: [], fact: undefined };
   // A line feed may become two characters.
   checkSize(before.length + count * 2 * newLines.length);
-  const place = createPlaces(before);
+  const toPlace = createPlaces(before);
   const pieces: string[] = [];
   const lines: number[] = [];
   let fact: string | undefined;
   let [done, line] = [0, 1];
-  for (let at = plain.indexOf(wanted); at !== -1; at = plain.indexOf(wanted, at + wanted.length)) {
-    const [start, end] = [place(at), place(at + wanted.length)];
+  for (const at of places) {
+    const [start, end] = [toPlace(at), toPlace(at + wanted.length)];
     const first = /\r?\n/.exec(before.slice(start, end))?.[0];
     const lineEnd = first ?? (isWindows ? "\r\n" : "\n");
     // What a caller wrote for a file of mixed line ends stays as it is written.
