@@ -15,7 +15,8 @@ function expectedPlaces(text: string, wanted: string): number[] {
 
 function words(letters: string, length: number): string[] {
   if (length === 0) return [""];
-  return words(letters, length - 1).flatMap((word) => [...letters].map((letter) => word + letter));
+  const all = letters.split("");
+  return words(letters, length - 1).flatMap((word) => all.map((letter) => word + letter));
 }
 
 test("they are those of the platform, without overlaps", () => {
