@@ -1,6 +1,5 @@
 /**
  * The engines that a service can run on. Another engine is a directory beside `oci/` and a row here.
- * `bare/` has no row: it isolates nothing and is for tests alone.
  */
 
 import type { Engine } from "./engine.ts";

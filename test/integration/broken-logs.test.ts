@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { createBareEngine } from "../support/bare-engine.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Sandbox } from "../../src/client/envd.ts";
 import { createService, type Service } from "../../src/client/service.ts";
 import { SandboxError } from "../../src/common/errors.ts";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
+import { createBareEngine } from "../support/bare-engine.ts";
 import { tellCells } from "../support/cells.ts";
 import { hostileReply, type HostileReply } from "../support/hostile-replies.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";

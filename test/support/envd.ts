@@ -6,9 +6,9 @@ import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
+import { createBareEngine } from "./bare-engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 /** As it is shipped; from its sources it takes four times as long to start. */

@@ -1,8 +1,8 @@
 /** A service with one ordinary sandbox and others whose daemons flood it with log lines. */
 
 import { resolve } from "node:path";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { createBareEngine } from "./bare-engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 import { startTestService, type TestService } from "./service.ts";
 

@@ -2,8 +2,8 @@
 
 import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { createBareEngine } from "./bare-engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");

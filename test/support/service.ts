@@ -11,8 +11,8 @@ import {
 } from "../../src/commands/embedded-service.ts";
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
-import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
+import { createBareEngine } from "./bare-engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
-import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import { openStoreImage } from "../../../src/engine/storage/store-image.ts";
 import { removeLostVolumeImages } from "../../../src/sandboxes/lost-store-disks.ts";
 import { containersDirectory, reclaim } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { createBareEngine } from "../../support/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

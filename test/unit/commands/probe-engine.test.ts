@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { probeEngine } from "../../../src/commands/engine.ts";
-import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import type { Engine, IsolationLevel } from "../../../src/engine/engine.ts";
+import { createBareEngine } from "../../support/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 
 /** It is usable by its own word, and isolates nothing. */

@@ -1,24 +1,30 @@
 /**
- * An engine without any isolation: the daemon is a plain child of this process. It exists for
- * integration tests; the commands refuse it everywhere else.
+ * An engine without any isolation: the daemon is a plain child of this process. No command can
+ * select it.
  */
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { access, mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { withDeadline } from "../../common/clock.ts";
-import { SandboxError, toSandboxError } from "../../common/errors.ts";
-import { removeEmpty } from "../../common/files.ts";
-import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
-import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
-import { launcherCommand } from "../host/launcher.ts";
-import { killGroup } from "../host/run-program.ts";
+import { withDeadline } from "../../src/common/clock.ts";
+import { SandboxError, toSandboxError } from "../../src/common/errors.ts";
+import { removeEmpty } from "../../src/common/files.ts";
+import type {
+  Container,
+  ContainerExit,
+  ContainerSpec,
+  Engine,
+  EngineReport,
+} from "../../src/engine/engine.ts";
+import { PROGRAM_ENVIRONMENT } from "../../src/engine/host/find-program.ts";
+import { launcherCommand } from "../../src/engine/host/launcher.ts";
+import { killGroup } from "../../src/engine/host/run-program.ts";
 import {
   dialControlSocket,
   dialPublicSocket,
   openPort,
   SOCKET_NAMES,
-} from "../network/container-sockets.ts";
+} from "../../src/engine/network/container-sockets.ts";
 
 const START_TIMEOUT_MS = 10_000;
 /** The daemon ends its own children on SIGTERM; after this it has no say any more. */
