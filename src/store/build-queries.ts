@@ -1,7 +1,7 @@
 /** Questions about all builds, of which there may be any number, that read few of their records. */
 
 import type { DatabaseSync } from "node:sqlite";
-import { prepare, readRecord } from "./statement.ts";
+import { prepareOn, readRecord } from "./statement.ts";
 import { buildRecordSchema, type BuildTable } from "./store.ts";
 
 const BELOW = (path: string): string => `substr(${path}, 1, length(?1) + 1) = ?1 || '/'`;
@@ -25,18 +25,14 @@ const READY = `
 type Asked = "after" | "hasFolder" | "readyOf" | "unfinishedOwners" | "withoutTemplate";
 
 export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked> {
-  const selectFolder = prepare(database, OF_FOLDER);
-  const selectReady = prepare(database, READY);
-  const selectOwners = prepare(
-    database,
-    "SELECT DISTINCT owner FROM builds WHERE status = 'building'",
-  );
+  const prepare = prepareOn(database);
+  const selectFolder = prepare(OF_FOLDER);
+  const selectReady = prepare(READY);
+  const selectOwners = prepare("SELECT DISTINCT owner FROM builds WHERE status = 'building'");
   const selectHidden = prepare(
-    database,
     "SELECT record FROM builds WHERE template_id NOT IN (SELECT template_id FROM templates)",
   );
   const selectAfter = prepare(
-    database,
     "SELECT record FROM builds WHERE build_id > ? ORDER BY build_id LIMIT ?",
   );
   return {

@@ -9,32 +9,27 @@ import {
   type TemplateBuildRecord,
   type TemplateBuildTable,
 } from "./build-records.ts";
-import { inTransaction, prepare, readRecord, type Row } from "./statement.ts";
+import { inTransaction, prepareOn, readRecord, type Row } from "./statement.ts";
 
 export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
-  const select = prepare(database, "SELECT record FROM template_builds WHERE build_id = ?");
-  const selectTemplate = prepare(
-    database,
-    `SELECT record FROM template_builds WHERE template_id = ?
-     ORDER BY record ->> 'createdAtMs' DESC, build_id`,
-  );
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT record FROM template_builds WHERE build_id = ?");
+  const selectTemplate = prepare(`
+    SELECT record FROM template_builds WHERE template_id = ?
+    ORDER BY record ->> 'createdAtMs' DESC, build_id`);
   const selectUnfinished = prepare(
-    database,
     "SELECT record FROM template_builds WHERE owner = ? AND status = 'building'",
   );
   const selectOpen = prepare(
-    database,
     "SELECT record FROM template_builds WHERE status IN ('waiting', 'building')",
   );
-  const selectIds = prepare(database, "SELECT build_id FROM template_builds");
-  const upsert = prepare(
-    database,
-    `INSERT INTO template_builds (build_id, template_id, owner, status, record)
-     VALUES (?, ?, ?, ?, ?)
-     ON CONFLICT (build_id) DO UPDATE
-     SET owner = excluded.owner, status = excluded.status, record = excluded.record`,
-  );
-  const erase = prepare(database, "DELETE FROM template_builds WHERE build_id = ?");
+  const selectIds = prepare("SELECT build_id FROM template_builds");
+  const upsert = prepare(`
+    INSERT INTO template_builds (build_id, template_id, owner, status, record)
+    VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (build_id) DO UPDATE
+    SET owner = excluded.owner, status = excluded.status, record = excluded.record`);
+  const erase = prepare("DELETE FROM template_builds WHERE build_id = ?");
   return {
     get(buildId) {
       const row = select.get(buildId);
@@ -59,32 +54,25 @@ function toRecord(row: Row): TemplateBuildRecord {
 }
 
 export function openBuildLines(database: DatabaseSync): BuildLineTable {
-  const insert = prepare(
-    database,
-    `INSERT INTO build_lines (build_id, number, at_ms, level, step, message)
-     SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM build_lines WHERE build_id = ?`,
-  );
+  const prepare = prepareOn(database);
+  const insert = prepare(`
+    INSERT INTO build_lines (build_id, number, at_ms, level, step, message)
+    SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM build_lines WHERE build_id = ?`);
   const columns = "SELECT at_ms, level, step, message FROM build_lines";
   const where = "WHERE build_id = ? AND level >= ?";
-  const forward = prepare(
-    database,
-    `${columns} ${where} AND at_ms >= ? ORDER BY number LIMIT ? OFFSET ?`,
-  );
+  const forward = prepare(`${columns} ${where} AND at_ms >= ? ORDER BY number LIMIT ? OFFSET ?`);
   const backward = prepare(
-    database,
     `${columns} ${where} AND at_ms <= ? ORDER BY number DESC LIMIT ? OFFSET ?`,
   );
-  const erase = prepare(database, "DELETE FROM build_lines WHERE build_id = ?");
+  const erase = prepare("DELETE FROM build_lines WHERE build_id = ?");
   // From each build to the next one: lines are many, and DISTINCT would read all of them.
-  const selectIds = prepare(
-    database,
-    `WITH RECURSIVE ids (build_id) AS (
-       SELECT min(build_id) FROM build_lines
-       UNION ALL
-       SELECT (SELECT min(next.build_id) FROM build_lines AS next WHERE next.build_id > ids.build_id)
-       FROM ids WHERE build_id IS NOT NULL
-     ) SELECT build_id FROM ids WHERE build_id IS NOT NULL`,
-  );
+  const selectIds = prepare(`
+    WITH RECURSIVE ids (build_id) AS (
+      SELECT min(build_id) FROM build_lines
+      UNION ALL
+      SELECT (SELECT min(next.build_id) FROM build_lines AS next WHERE next.build_id > ids.build_id)
+      FROM ids WHERE build_id IS NOT NULL
+    ) SELECT build_id FROM ids WHERE build_id IS NOT NULL`);
   return {
     append(buildId, lines) {
       inTransaction(database, () => {

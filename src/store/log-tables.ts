@@ -3,7 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { RECORD_LEVELS } from "../common/log-level.ts";
 import type { LogLine, LogExtras, LogOwner, LogTable } from "./log-records.ts";
-import { inTransaction, prepare } from "./statement.ts";
+import { inTransaction, prepareOn } from "./statement.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
 const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;
@@ -38,28 +38,21 @@ function selectLines(order: "ASC" | "DESC"): string {
 }
 
 export function openLogs(database: DatabaseSync): LogTable {
+  const prepare = prepareOn(database);
   const insert = prepare(
-    database,
     "INSERT INTO lines (line_id, sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?, ?)",
   );
-  const drop = prepare(
-    database,
-    `DELETE FROM lines WHERE line_id IN
-       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
-     RETURNING line_id, bytes, at_ms`,
-  );
-  const selectBook = prepare(
-    database,
-    "SELECT lines, bytes, team, cursor FROM books WHERE sandbox_id = ?",
-  );
-  const upsertBook = prepare(
-    database,
-    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms, team, cursor)
-     VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
-       written_at_ms = max(written_at_ms, excluded.written_at_ms),
-       cursor = CASE excluded.cursor WHEN '' THEN cursor ELSE excluded.cursor END`,
-  );
+  const drop = prepare(`
+    DELETE FROM lines WHERE line_id IN
+      (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
+    RETURNING line_id, bytes, at_ms`);
+  const selectBook = prepare("SELECT lines, bytes, team, cursor FROM books WHERE sandbox_id = ?");
+  const upsertBook = prepare(`
+    INSERT INTO books (sandbox_id, lines, bytes, written_at_ms, team, cursor)
+    VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
+      written_at_ms = max(written_at_ms, excluded.written_at_ms),
+      cursor = CASE excluded.cursor WHEN '' THEN cursor ELSE excluded.cursor END`);
 
   function readBook(sandboxId: string): Book {
     const row = selectBook.get(sandboxId);
@@ -118,8 +111,9 @@ export function openLogs(database: DatabaseSync): LogTable {
 }
 
 function openRead(database: DatabaseSync): LogTable["read"] {
-  const forward = prepare(database, selectLines("ASC"));
-  const backward = prepare(database, selectLines("DESC"));
+  const prepare = prepareOn(database);
+  const forward = prepare(selectLines("ASC"));
+  const backward = prepare(selectLines("DESC"));
   return ({ sandboxId, startMs, endMs, limit, direction, level, search }) => {
     const rank = RECORD_LEVELS.indexOf(level);
     const select = direction === "forward" ? forward : backward;
@@ -133,33 +127,23 @@ function openRead(database: DatabaseSync): LogTable["read"] {
 function openForget(
   database: DatabaseSync,
 ): Pick<LogTable, "forgetBefore" | "listBeyond" | "empty"> {
-  const selectOld = prepare(
-    database,
-    "SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?",
-  );
+  const prepare = prepareOn(database);
+  const selectOld = prepare("SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?");
   // The order of all books takes seconds where they are hundreds of thousands.
-  const selectLarge = prepare(
-    database,
-    "SELECT team FROM books GROUP BY team HAVING sum(bytes) > ? LIMIT 1",
-  );
-  const selectBeyond = prepare(
-    database,
-    `SELECT sandbox_id FROM
-       (SELECT sandbox_id, bytes, sum(bytes) OVER
-         (PARTITION BY team ORDER BY written_at_ms DESC, sandbox_id) AS total FROM books)
-     WHERE bytes > 0 AND total > ?`,
-  );
-  const eraseLines = prepare(
-    database,
-    `DELETE FROM lines WHERE line_id IN
-       (SELECT line_id FROM lines WHERE sandbox_id = ? LIMIT ?)
-     RETURNING bytes`,
-  );
+  const selectLarge = prepare("SELECT team FROM books GROUP BY team HAVING sum(bytes) > ? LIMIT 1");
+  const selectBeyond = prepare(`
+    SELECT sandbox_id FROM
+      (SELECT sandbox_id, bytes, sum(bytes) OVER
+        (PARTITION BY team ORDER BY written_at_ms DESC, sandbox_id) AS total FROM books)
+    WHERE bytes > 0 AND total > ?`);
+  const eraseLines = prepare(`
+    DELETE FROM lines WHERE line_id IN
+      (SELECT line_id FROM lines WHERE sandbox_id = ? LIMIT ?)
+    RETURNING bytes`);
   const takeOff = prepare(
-    database,
     "UPDATE books SET lines = lines - ?, bytes = bytes - ? WHERE sandbox_id = ?",
   );
-  const eraseBook = prepare(database, "DELETE FROM books WHERE sandbox_id = ?");
+  const eraseBook = prepare("DELETE FROM books WHERE sandbox_id = ?");
 
   /** Such a sandbox may write again, and keeps its book. Returns how many lines went. */
   function erase(sandboxId: string, mostLines: number): number {

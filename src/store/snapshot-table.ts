@@ -2,7 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import type { ListedSnapshot, SnapshotTable } from "./snapshot-records.ts";
-import { prepare, type Row } from "./statement.ts";
+import { prepareOn, type Row } from "./statement.ts";
 import { DEFAULT_TEAM } from "./store.ts";
 
 /** As the index has it; null for other templates, and for what is no record. */
@@ -44,8 +44,9 @@ const PAGE = `AND ${CREATED} <= ?2 AND (${CREATED} < ?2 OR build.template_id > ?
 const START = { atMs: Number.MAX_SAFE_INTEGER, id: "" } as const;
 
 export function openSnapshots(database: DatabaseSync): SnapshotTable {
-  const all = prepare(database, `${NEWEST} ${PAGE}`);
-  const ofSandbox = prepare(database, `${NEWEST} ${OF_SANDBOX} ${PAGE}`);
+  const prepare = prepareOn(database);
+  const all = prepare(`${NEWEST} ${PAGE}`);
+  const ofSandbox = prepare(`${NEWEST} ${OF_SANDBOX} ${PAGE}`);
   return {
     list({ team, sandboxId, limit, after = START }) {
       const values = [team, after.atMs, after.id, limit];

@@ -4,7 +4,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import type { z } from "../common/schema.ts";
 import { openBuildQueries } from "./build-queries.ts";
-import { prepare, readRecord, type Row } from "./statement.ts";
+import { prepareOn, readRecord, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
   creationRecordSchema,
@@ -22,24 +22,19 @@ import {
 } from "./store.ts";
 
 export function openSandboxes(database: DatabaseSync): SandboxTable {
-  const select = prepare(database, "SELECT record FROM sandboxes WHERE sandbox_id = ?");
-  const upsert = prepare(
-    database,
-    `INSERT INTO sandboxes (sandbox_id, owner, template_id, record) VALUES (?, ?, ?, ?)
-     ON CONFLICT (sandbox_id) DO UPDATE
-     SET owner = excluded.owner, template_id = excluded.template_id, record = excluded.record`,
-  );
-  const erase = prepare(database, "DELETE FROM sandboxes WHERE sandbox_id = ?");
-  const selectOwner = prepare(database, "SELECT record FROM sandboxes WHERE owner = ?");
-  const countTemplate = prepare(
-    database,
-    "SELECT count(*) AS amount FROM sandboxes WHERE template_id = ?",
-  );
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT record FROM sandboxes WHERE sandbox_id = ?");
+  const upsert = prepare(`
+    INSERT INTO sandboxes (sandbox_id, owner, template_id, record) VALUES (?, ?, ?, ?)
+    ON CONFLICT (sandbox_id) DO UPDATE
+    SET owner = excluded.owner, template_id = excluded.template_id, record = excluded.record`);
+  const erase = prepare("DELETE FROM sandboxes WHERE sandbox_id = ?");
+  const selectOwner = prepare("SELECT record FROM sandboxes WHERE owner = ?");
+  const countTemplate = prepare("SELECT count(*) AS amount FROM sandboxes WHERE template_id = ?");
   const countBuild = prepare(
-    database,
     "SELECT count(*) AS amount FROM sandboxes WHERE record ->> 'buildId' = ?",
   );
-  const selectOwners = prepare(database, "SELECT DISTINCT owner FROM sandboxes");
+  const selectOwners = prepare("SELECT DISTINCT owner FROM sandboxes");
   return {
     get: (sandboxId) => toRecord(sandboxRecordSchema, select.get(sandboxId)),
     put(record) {
@@ -56,21 +51,19 @@ export function openSandboxes(database: DatabaseSync): SandboxTable {
 }
 
 export function openTemplates(database: DatabaseSync): TemplateTable {
-  const select = prepare(database, "SELECT record FROM templates WHERE template_id = ?");
-  const selectName = prepare(database, "SELECT record FROM templates WHERE name = ?");
-  const selectAll = prepare(database, "SELECT record FROM templates");
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT record FROM templates WHERE template_id = ?");
+  const selectName = prepare("SELECT record FROM templates WHERE name = ?");
+  const selectAll = prepare("SELECT record FROM templates");
   const selectBuilt = prepare(
-    database,
     "SELECT record FROM templates WHERE NOT json_valid(record) OR record ->> 'kind' IS NOT 'snapshot'",
   );
-  const upsert = prepare(
-    database,
-    `INSERT INTO templates (template_id, name, record) VALUES (?, ?, ?)
-     ON CONFLICT (template_id) DO UPDATE SET name = excluded.name, record = excluded.record`,
-  );
-  const erase = prepare(database, "DELETE FROM templates WHERE template_id = ?");
-  const eraseBuilds = prepare(database, "DELETE FROM builds WHERE template_id = ?");
-  const eraseRequests = prepare(database, "DELETE FROM template_builds WHERE template_id = ?");
+  const upsert = prepare(`
+    INSERT INTO templates (template_id, name, record) VALUES (?, ?, ?)
+    ON CONFLICT (template_id) DO UPDATE SET name = excluded.name, record = excluded.record`);
+  const erase = prepare("DELETE FROM templates WHERE template_id = ?");
+  const eraseBuilds = prepare("DELETE FROM builds WHERE template_id = ?");
+  const eraseRequests = prepare("DELETE FROM template_builds WHERE template_id = ?");
   return {
     get: (templateId) => toRecord(templateRecordSchema, select.get(templateId)),
     getByName: (name) => toRecord(templateRecordSchema, selectName.get(name)),
@@ -89,46 +82,35 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
 
 /** Builds, and the tags that name them. */
 export function openBuilds(database: DatabaseSync): BuildTable {
-  const select = prepare(database, "SELECT record FROM builds WHERE build_id = ?");
-  const selectTemplate = prepare(
-    database,
-    `SELECT record FROM builds WHERE template_id = ?
-     ORDER BY record ->> 'createdAtMs' DESC, build_id`,
-  );
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT record FROM builds WHERE build_id = ?");
+  const selectTemplate = prepare(`
+    SELECT record FROM builds WHERE template_id = ?
+    ORDER BY record ->> 'createdAtMs' DESC, build_id`);
   const selectUnfinished = prepare(
-    database,
     "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
   );
-  const selectAll = prepare(database, "SELECT record FROM builds");
-  const selectCached = prepare(
-    database,
-    `SELECT record FROM builds WHERE record ->> 'cacheKey' = ? AND status = 'ready'
-     ORDER BY record ->> 'createdAtMs' DESC LIMIT 1`,
-  );
-  const upsert = prepare(
-    database,
-    `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
-     ON CONFLICT (build_id) DO UPDATE
-     SET template_id = excluded.template_id, owner = excluded.owner,
-       status = excluded.status, record = excluded.record`,
-  );
-  const erase = prepare(database, "DELETE FROM builds WHERE build_id = ?");
-  const upsertTag = prepare(
-    database,
-    `INSERT INTO tags (template_id, tag, build_id, created_at_ms) VALUES (?, ?, ?, ?)
-     ON CONFLICT (template_id, tag)
-     DO UPDATE SET build_id = excluded.build_id, created_at_ms = excluded.created_at_ms`,
-  );
-  const selectTagged = prepare(
-    database,
-    `SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
-     WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`,
-  );
+  const selectAll = prepare("SELECT record FROM builds");
+  const selectCached = prepare(`
+    SELECT record FROM builds WHERE record ->> 'cacheKey' = ? AND status = 'ready'
+    ORDER BY record ->> 'createdAtMs' DESC LIMIT 1`);
+  const upsert = prepare(`
+    INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (build_id) DO UPDATE
+    SET template_id = excluded.template_id, owner = excluded.owner,
+      status = excluded.status, record = excluded.record`);
+  const erase = prepare("DELETE FROM builds WHERE build_id = ?");
+  const upsertTag = prepare(`
+    INSERT INTO tags (template_id, tag, build_id, created_at_ms) VALUES (?, ?, ?, ?)
+    ON CONFLICT (template_id, tag)
+    DO UPDATE SET build_id = excluded.build_id, created_at_ms = excluded.created_at_ms`);
+  const selectTagged = prepare(`
+    SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
+    WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`);
   const selectTags = prepare(
-    database,
     "SELECT tag, build_id, created_at_ms FROM tags WHERE template_id = ? ORDER BY tag",
   );
-  const eraseTag = prepare(database, "DELETE FROM tags WHERE template_id = ? AND tag = ?");
+  const eraseTag = prepare("DELETE FROM tags WHERE template_id = ? AND tag = ?");
   return {
     ...openBuildQueries(database),
     get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
@@ -159,28 +141,23 @@ export function openBuilds(database: DatabaseSync): BuildTable {
 }
 
 export function openVolumes(database: DatabaseSync): VolumeTable {
+  const prepare = prepareOn(database);
   const insert = prepare(
-    database,
     "INSERT INTO volumes (volume_id, name, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
-  const select = prepare(database, "SELECT record FROM volumes WHERE volume_id = ?");
+  const select = prepare("SELECT record FROM volumes WHERE volume_id = ?");
   const mark = prepare(
-    database,
     "UPDATE volumes SET record = json_remove(record, '$.isBeingMade') WHERE volume_id = ?",
   );
-  const selectName = prepare(database, "SELECT record FROM volumes WHERE name = ?");
-  const selectAll = prepare(database, "SELECT record FROM volumes");
-  const erase = prepare(database, "DELETE FROM volumes WHERE volume_id = ?");
-  const countUsers = prepare(
-    database,
-    `SELECT count(*) AS amount FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount
-     WHERE mount.value ->> 'volumeId' = ?`,
-  );
-  const selectUsed = prepare(
-    database,
-    `SELECT DISTINCT mount.value ->> 'volumeId' AS volume_id
-     FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount`,
-  );
+  const selectName = prepare("SELECT record FROM volumes WHERE name = ?");
+  const selectAll = prepare("SELECT record FROM volumes");
+  const erase = prepare("DELETE FROM volumes WHERE volume_id = ?");
+  const countUsers = prepare(`
+    SELECT count(*) AS amount FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount
+    WHERE mount.value ->> 'volumeId' = ?`);
+  const selectUsed = prepare(`
+    SELECT DISTINCT mount.value ->> 'volumeId' AS volume_id
+    FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount`);
   return {
     add(record) {
       const key = toKey(record.team, record.name);
@@ -209,23 +186,19 @@ function toKey(team: string, name: string): string {
 
 /** Creates with an idempotency key. */
 export function openCreations(database: DatabaseSync): CreationTable {
+  const prepare = prepareOn(database);
   const select = prepare(
-    database,
     "SELECT record FROM creations WHERE team = ? AND key = ? AND created_at_ms >= ?",
   );
-  const insert = prepare(
-    database,
-    `INSERT INTO creations (team, key, created_at_ms, record) VALUES (?, ?, ?, ?)
-     ON CONFLICT DO NOTHING`,
-  );
-  const eraseOld = prepare(database, "DELETE FROM creations WHERE created_at_ms < ?");
-  const eraseBeyond = prepare(
-    database,
-    `DELETE FROM creations WHERE team = ? AND created_at_ms < (
-       SELECT created_at_ms FROM creations WHERE team = ?
-       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?
-     )`,
-  );
+  const insert = prepare(`
+    INSERT INTO creations (team, key, created_at_ms, record) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO NOTHING`);
+  const eraseOld = prepare("DELETE FROM creations WHERE created_at_ms < ?");
+  const eraseBeyond = prepare(`
+    DELETE FROM creations WHERE team = ? AND created_at_ms < (
+      SELECT created_at_ms FROM creations WHERE team = ?
+      ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?
+    )`);
   return {
     get: ({ team, key, sinceMs }) => toRecord(creationRecordSchema, select.get(team, key, sinceMs)),
     add(record, { sinceMs, most }) {
@@ -240,17 +213,14 @@ export function openCreations(database: DatabaseSync): CreationTable {
 
 /** API keys, as hashes only. */
 export function openKeys(database: DatabaseSync): KeyTable {
+  const prepare = prepareOn(database);
   const insert = prepare(
-    database,
     "INSERT INTO keys (key_id, hash, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
-  const selectHash = prepare(database, "SELECT record FROM keys WHERE hash = ?");
-  const selectAll = prepare(database, "SELECT record FROM keys");
-  const selectTeams = prepare(
-    database,
-    "SELECT DISTINCT coalesce(record ->> 'team', ?) AS team FROM keys",
-  );
-  const erase = prepare(database, "DELETE FROM keys WHERE key_id = ?");
+  const selectHash = prepare("SELECT record FROM keys WHERE hash = ?");
+  const selectAll = prepare("SELECT record FROM keys");
+  const selectTeams = prepare("SELECT DISTINCT coalesce(record ->> 'team', ?) AS team FROM keys");
+  const erase = prepare("DELETE FROM keys WHERE key_id = ?");
   return {
     add(record) {
       if (insert.run(record.keyId, record.hash, JSON.stringify(record)) === 0) {

@@ -14,13 +14,15 @@ export interface Statement {
   run(...values: SQLInputValue[]): number;
 }
 
-/** Prepares once; every call may throw a SandboxError. */
-export function prepare(database: DatabaseSync, sql: string): Statement {
-  const statement = translate(() => database.prepare(sql));
-  return {
-    get: (...values) => translate(() => statement.get(...values)),
-    all: (...values) => translate(() => statement.all(...values)),
-    run: (...values) => Number(write(database, () => statement.run(...values)).changes),
+/** What prepares statements of a database; every call of one may throw a SandboxError. */
+export function prepareOn(database: DatabaseSync): (sql: string) => Statement {
+  return (sql) => {
+    const statement = translate(() => database.prepare(sql));
+    return {
+      get: (...values) => translate(() => statement.get(...values)),
+      all: (...values) => translate(() => statement.all(...values)),
+      run: (...values) => Number(write(database, () => statement.run(...values)).changes),
+    };
   };
 }
 

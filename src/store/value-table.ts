@@ -1,14 +1,14 @@
 /** The table of single values, such as the fingerprint of the seed. */
 
 import type { DatabaseSync } from "node:sqlite";
-import { prepare } from "./statement.ts";
+import { prepareOn } from "./statement.ts";
 import type { ValueTable } from "./store.ts";
 
 /** Single values by name. */
 export function openValues(database: DatabaseSync): ValueTable {
-  const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT value FROM facts WHERE name = ?");
   const upsert = prepare(
-    database,
     "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
   );
   return {
