@@ -15,6 +15,7 @@ import {
   openKeys,
   openSandboxes,
   openTemplates,
+  openValues,
   openVolumes,
 } from "./state-tables.ts";
 import {
@@ -26,7 +27,6 @@ import {
   translate,
 } from "./statement.ts";
 import type { Store } from "./store.ts";
-import { openValues } from "./value-table.ts";
 
 const MEMORY = ":memory:";
 

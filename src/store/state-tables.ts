@@ -18,6 +18,7 @@ import {
   type KeyTable,
   type SandboxTable,
   type TemplateTable,
+  type ValueTable,
   type VolumeTable,
 } from "./store.ts";
 
@@ -231,6 +232,24 @@ export function openKeys(database: DatabaseSync): KeyTable {
     all: () => toRecords(keyRecordSchema, selectAll.all()),
     teams: () => selectTeams.all(DEFAULT_TEAM).map((row) => String(row["team"])),
     remove: (keyId) => erase.run(keyId) > 0,
+  };
+}
+
+/** Single values by name. */
+export function openValues(database: DatabaseSync): ValueTable {
+  const prepare = prepareOn(database);
+  const select = prepare("SELECT value FROM facts WHERE name = ?");
+  const upsert = prepare(
+    "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+  );
+  return {
+    get(name) {
+      const value = select.get(name)?.["value"];
+      return value === undefined ? undefined : String(value);
+    },
+    put(name, value) {
+      upsert.run(name, value);
+    },
   };
 }
 
