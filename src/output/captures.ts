@@ -9,13 +9,13 @@ import type { Spools } from "../spool/spools.ts";
 import { Capture, formatProcessId, timeLimit, type ProcessView } from "./capture.ts";
 import {
   followProcess,
+  isReplaced,
   markMissing,
   readPid,
   type FollowOptions,
   type ProcessEvents,
 } from "./follow-process.ts";
 import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
-import { isReplaced } from "./replaced.ts";
 import { openStored, type StoredProcess } from "./stored-process.ts";
 import { takeOverOutput } from "./take-over.ts";
 

@@ -1,7 +1,9 @@
 /** The beginning and the end of a process's output, within a budget, and the position of the rest. */
 
 import type { OutputStream } from "../client/process.ts";
+import { incompleteTail } from "../common/characters.ts";
 import type { Piece } from "../spool/segment.ts";
+import type { ProcessOutput } from "./process-output.ts";
 import {
   endBeforeNote,
   restOfNote,
@@ -139,4 +141,27 @@ function positionOf(pieces: readonly Piece[], place: number): number {
 
 export function endOf(piece: Piece | undefined): number {
   return piece === undefined ? 0 : piece.start + piece.bytes.length;
+}
+
+/**
+ * What a reply shows of an output, and the position of the next page. The beginning of a character
+ * whose rest can still come is left to that page.
+ */
+export function recentOf(
+  output: Pick<ProcessOutput, "recent" | "written" | "totalBytes">,
+  isRunning: boolean,
+): Recent & { readonly end: number } {
+  const { written, totalBytes } = output;
+  const pieces = output.recent();
+  const last = pieces.at(-1);
+  const open = last === undefined || !isRunning ? 0 : incompleteTail(last.bytes);
+  if (last === undefined || last.stream === "note" || open === 0) {
+    return { pieces, written, end: totalBytes };
+  }
+  const whole = { ...last, bytes: last.bytes.subarray(0, last.bytes.length - open) };
+  return {
+    pieces: [...pieces.slice(0, -1), whole],
+    written: { ...written, [last.stream]: written[last.stream] - open },
+    end: totalBytes - open,
+  };
 }

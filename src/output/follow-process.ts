@@ -7,7 +7,6 @@ import type { Logger } from "../common/log.ts";
 import { describeEnd, type Capture, type ProcessState } from "./capture.ts";
 import type { SandboxLogs } from "./logs.ts";
 import { toNote } from "./quote.ts";
-import { isReplaced } from "./replaced.ts";
 import { toEnding } from "./stored-process.ts";
 
 /** Delays before the attempts to reconnect a broken stream. */
@@ -140,4 +139,24 @@ const EARLY_MS = 100;
 /** Whether the time limit of a process is over: the daemon ends its stream then, and the process with it. */
 function isAtLimit({ limitAtElapsedMs }: Capture, clock: Clock): boolean {
   return limitAtElapsedMs !== undefined && clock.elapsed() >= limitAtElapsedMs - EARLY_MS;
+}
+
+/**
+ * A sandbox that starts again without its memory numbers its processes from the beginning: another
+ * program may have the pid. True only where that is seen.
+ */
+export async function isReplaced(
+  { sandbox, pid, command }: Capture,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (command === undefined) return false;
+  // A sandbox that does not answer this answers no other call about the process either.
+  const running = await sandbox.process.list(signal).catch(() => []);
+  const found = running.find((process) => process.pid === pid);
+  return found !== undefined && !isSame(found.cmd, command);
+}
+
+/** Services of other makers may list no command, one without its arguments, or one before it. */
+function isSame(listed: string, command: string): boolean {
+  return listed.endsWith(command) || command.startsWith(listed);
 }

@@ -2,8 +2,7 @@
 
 import { characterCut, isContinuation } from "../common/characters.ts";
 import { escapeRuns } from "../common/untrusted-text.ts";
-import { applyCursorMoves } from "./cursor-moves.ts";
-import { ANSI_SOURCE } from "./terminal-codes.ts";
+import { ANSI_SOURCE, applyCursorMoves } from "./cursor-moves.ts";
 
 const ANSI_PATTERN = new RegExp(ANSI_SOURCE, "g");
 

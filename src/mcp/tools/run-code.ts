@@ -7,8 +7,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
-import { excerptOutput } from "../../output/excerpt.ts";
-import { recentOf } from "../../output/recent-output.ts";
+import { excerptOutput, recentOf } from "../../output/excerpt.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { processLimitHint, withHints } from "../error-hints.ts";
@@ -17,7 +16,7 @@ import { followCapture } from "../follow-capture.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
+import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
 const MAX_CODE_CHARACTERS = 1_000_000;
 const MAX_RECORD_BYTES = 65_536;

@@ -7,8 +7,7 @@ import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
-import { excerptOutput } from "../../output/excerpt.ts";
-import { recentOf } from "../../output/recent-output.ts";
+import { excerptOutput, recentOf } from "../../output/excerpt.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { processLimitHint, withHints } from "../error-hints.ts";
 import {
@@ -34,7 +33,7 @@ import { memoryFact } from "../memory-end.ts";
 import { longLineFact } from "../process-input.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
+import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
 const MAX_COMMAND_CHARACTERS = 100_000;
 const MAX_ARGUMENTS = 1_000;

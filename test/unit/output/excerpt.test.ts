@@ -1,12 +1,11 @@
 /** What a reply shows of an output, and where the rest begins. */
 
 import { expect, test } from "vitest";
-import { excerptOutput } from "../../../src/output/excerpt.ts";
+import { excerptOutput, recentOf as shownOf } from "../../../src/output/excerpt.ts";
 import { HEAD_BYTES, TAIL_BYTES } from "../../../src/output/output-buffer.ts";
 import { pageOutput } from "../../../src/output/page-output.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
 import { toNote, type QuotedPart } from "../../../src/output/quote.ts";
-import { recentOf as shownOf } from "../../../src/output/recent-output.ts";
 
 function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
   const output = new ProcessOutput(undefined);
