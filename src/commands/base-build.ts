@@ -13,36 +13,11 @@ import type { Layer } from "../engine/engine.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
 import { findBuildLack } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
-import { findBase, findBuildStart, hasLostModes } from "./base-layers.ts";
-import { readBuildTime } from "./build-times.ts";
-import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
+import type { BuildTarget } from "./build-target.ts";
+import { BASE_BUILD } from "./built-ins.ts";
 
 /** What failed is tried again when a client asks for it, but no more often than this. */
 const RETRY_MS = 30_000;
-
-/** A template that can be built, by what is done with it. */
-export interface BuildTarget {
-  readonly name: string;
-  /** How long a build takes on this machine, if that is known. */
-  expectMs(home: string): Promise<number | undefined>;
-  build(task: BaseBuildTask): Promise<boolean>;
-  find(home: string): Promise<readonly Layer[] | undefined>;
-  isCurrent(home: string): Promise<boolean>;
-  /** Whether what is there cannot be used, because modes in the home were changed. */
-  hasLostModes(home: string): Promise<boolean>;
-  /** When a build under way began. */
-  findStart(home: string): Promise<number | undefined>;
-}
-
-const BASE: BuildTarget = {
-  name: "base",
-  expectMs: (home) => readBuildTime(home, "base"),
-  build: buildNewBase,
-  find: findBase,
-  isCurrent: isBaseCurrent,
-  hasLostModes: (home) => hasLostModes(home, "base"),
-  findStart: (home) => findBuildStart(home, "base"),
-};
 
 export interface BaseBuildOptions {
   /** Undefined: `base`. */
@@ -73,7 +48,7 @@ export interface BaseBuild extends AsyncDisposable {
 
 /** Nothing is begun before it is asked for. */
 export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
-  const { home, log, say, clock = createSystemClock(), target = BASE } = options;
+  const { home, log, say, clock = createSystemClock(), target = BASE_BUILD } = options;
   const { name } = target;
   const closing = new AbortController();
   let running: RunningBuild | undefined;

@@ -6,7 +6,7 @@ import { keepsModes } from "../common/tree-modes.ts";
 import type { Layer } from "../engine/engine.ts";
 
 /** The templates whose builds lie in a home, each with its moment and recipe in its name. */
-type BuiltKind = "base" | "interpreter";
+export type BuiltKind = "base" | "interpreter";
 
 /** Without one of these the build was not finished, or a part of it was removed. */
 export const BASE_PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;

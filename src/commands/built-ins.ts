@@ -7,13 +7,13 @@ import { ifThere } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
 import { createOnce, discardFolder, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
-import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
+import { BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
-import { findBase, findNewest, listLayers, newLayerMoment } from "./base-layers.ts";
-import { recordBuildTime } from "./build-times.ts";
-import { withDiskSpace } from "./with-disk-space.ts";
+import { findBase, findNewest, listLayers } from "./base-layers.ts";
+import { createBuildTarget, type BuildTarget } from "./build-target.ts";
+import { readBuildTime } from "./build-times.ts";
 
 /** As in the public service's base. Without it javac, ruby, vim and ls take text for ASCII. */
 export const LANGUAGE = { LANG: "C.UTF-8" } as const;
@@ -30,16 +30,15 @@ const HOST_STATE = "/usr/lib";
 /** With a moment in their names, the oldest forms without what they were made by. */
 const BUILT_IN_PATTERN = /^(?:base|host|interpreter)-[0-9]{13}(?:-[0-9a-f]{8})?$/;
 
-export interface BaseBuildTask {
-  readonly home: string;
-  readonly signal: AbortSignal;
-  /** Whether a base that is there and up to date will do, however old it is. */
-  readonly ifMissing: boolean;
-  onProgress(message: string): void;
-}
-
 const hostOnce = createOnce<readonly Layer[]>();
-const baseOnce = createOnce<string>();
+/** What a service builds by itself unless it is told not to. */
+export const BASE_BUILD: BuildTarget = createBuildTarget({
+  name: "base",
+  kind: "base",
+  recipe: BASE_RECIPE,
+  make: buildBase,
+  expectMs: (home) => readBuildTime(home, "base"),
+});
 
 /** `base` and `host`, the latter made at its first use. */
 export function builtInTemplates(
@@ -89,41 +88,6 @@ async function hostDirectory(home: string): Promise<string> {
   const state = (await ifThere(stat(PACKAGES))) ?? (await ifThere(stat(HOST_STATE)));
   const mtimeMs = state?.mtimeMs ?? 0;
   return join(home, LAYERS, `host-${Math.floor(mtimeMs)}-${HOST_RECIPE}`);
-}
-
-/**
- * Builds a base template beside what is there, unless another process does so meanwhile; services
- * use it from their next start on. Says whether there is one now that was not there before.
- */
-export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
-  const { home, ifMissing } = build;
-  const before = await findNewest(home, "base");
-  const find = async (): Promise<string | undefined> => {
-    const newest = await findNewest(home, "base");
-    return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
-  };
-  const make = async (signal: AbortSignal): Promise<string> => {
-    // With the lock held, the process that began one of these is dead.
-    await removeDrafts(join(home, LAYERS), "base-");
-    const name = `base-${newLayerMoment(await findNewest(home, "base"))}-${BASE_RECIPE}`;
-    build.onProgress("building base from this system's package mirror");
-    const directory = join(home, LAYERS, name);
-    await withDiskSpace({ home, signal }, (stop) =>
-      recordBuildTime(home, "base", () => buildBase({ ...build, signal: stop, directory })),
-    );
-    return name;
-  };
-  const task = { home, lock: "base", timeoutMs: BASE_BUILD_TIMEOUT_MS, find, make } as const;
-  return (await baseOnce(home, task, build.signal)) !== before;
-}
-
-/** Whether the home has a base of the present recipe. */
-export async function isBaseCurrent(home: string): Promise<boolean> {
-  return isCurrent(await findNewest(home, "base"));
-}
-
-function isCurrent(name: string | undefined): boolean {
-  return name?.endsWith(`-${BASE_RECIPE}`) ?? false;
 }
 
 /**

@@ -1,11 +1,7 @@
 /** The template `code-interpreter` of a home: where its layers lie, and how they are built. */
 
-import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { DAEMON_DIRECTORY } from "../engine/daemon/daemon-command.ts";
-import { createOnce, removeDrafts } from "../engine/host/drafts.ts";
-import { LAYERS } from "../engine/storage/layers.ts";
-import { BASE_BUILD_TIMEOUT_MS } from "../engine/templates/base.ts";
 import {
   buildInterpreter,
   INTERPRETER_ALIAS,
@@ -15,19 +11,10 @@ import {
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
-import type { BuildTarget } from "./base-build.ts";
-import {
-  findBuildStart,
-  findBuilt,
-  findNewest,
-  hasLostModes,
-  newLayerMoment,
-} from "./base-layers.ts";
-import { readBuildTime, recordBuildTime } from "./build-times.ts";
-import { LANGUAGE, type BaseBuildTask } from "./built-ins.ts";
-import { withDiskSpace } from "./with-disk-space.ts";
+import { createBuildTarget, type BuildTarget } from "./build-target.ts";
+import { readBuildTime } from "./build-times.ts";
+import { LANGUAGE } from "./built-ins.ts";
 
-const KIND = "interpreter";
 /** Of the time of `base` on the same machine, whose packages it has too. */
 const TIMES_OF_BASE = 2;
 
@@ -48,18 +35,14 @@ const INTERPRETER_SETUP: TemplateSetup = {
   memoryMb: 2_048,
 };
 
-const once = createOnce<string>();
-
 /** What a service needs to build it by itself. */
-export const INTERPRETER_BUILD: BuildTarget = {
+export const INTERPRETER_BUILD: BuildTarget = createBuildTarget({
   name: INTERPRETER_TEMPLATE,
+  kind: "interpreter",
+  recipe: INTERPRETER_RECIPE,
+  make: buildInterpreter,
   expectMs: expectInterpreterMs,
-  build: buildNewInterpreter,
-  find: (home) => findBuilt(home, KIND),
-  isCurrent: async (home) => isCurrent(await findNewest(home, KIND)),
-  hasLostModes: (home) => hasLostModes(home, KIND),
-  findStart: (home) => findBuildStart(home, KIND),
-};
+});
 
 /** The template as a service offers it; `prepare` builds it where the service may. */
 export function interpreterTemplate(
@@ -72,7 +55,7 @@ export function interpreterTemplate(
     defaultUser: "user",
     defaultWorkdir: "/home/user",
     setup: INTERPRETER_SETUP,
-    find: () => findBuilt(home, KIND),
+    find: () => INTERPRETER_BUILD.find(home),
     prepare: async (signal, waitMs) => (await prepare(signal, waitMs)) ?? refuse(home),
   };
 }
@@ -108,33 +91,4 @@ async function expectInterpreterMs(home: string): Promise<number | undefined> {
   if (lastMs !== undefined) return lastMs;
   const baseMs = await readBuildTime(home, "base");
   return baseMs === undefined ? undefined : baseMs * TIMES_OF_BASE;
-}
-
-function isCurrent(name: string | undefined): boolean {
-  return name?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false;
-}
-
-/** As `buildNewBase`: beside what is there, unless another process does so meanwhile. */
-export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean> {
-  const { home, ifMissing } = build;
-  const before = await findNewest(home, KIND);
-  const find = async (): Promise<string | undefined> => {
-    const newest = await findNewest(home, KIND);
-    return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
-  };
-  const make = async (signal: AbortSignal): Promise<string> => {
-    // With the lock held, the process that began one of these is dead.
-    await removeDrafts(join(home, LAYERS), `${KIND}-`);
-    const name = `${KIND}-${newLayerMoment(await findNewest(home, KIND))}-${INTERPRETER_RECIPE}`;
-    build.onProgress("building code-interpreter from this system's package mirror");
-    const directory = join(home, LAYERS, name);
-    await withDiskSpace({ home, signal }, (stop) =>
-      recordBuildTime(home, INTERPRETER_TEMPLATE, () =>
-        buildInterpreter({ ...build, signal: stop, directory }),
-      ),
-    );
-    return name;
-  };
-  const limits = { lock: KIND, timeoutMs: BASE_BUILD_TIMEOUT_MS } as const;
-  return (await once(home, { home, ...limits, find, make }, build.signal)) !== before;
 }

@@ -16,18 +16,19 @@ import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { BuildRecord } from "../store/store.ts";
 import { findBase } from "./base-layers.ts";
+import type { BuildTarget } from "./build-target.ts";
 import { readBuildTime } from "./build-times.ts";
-import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
+import { BASE_BUILD, pruneBuiltIns } from "./built-ins.ts";
 import { EXIT_OK, type CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
-import { buildNewInterpreter } from "./interpreter-build.ts";
+import { INTERPRETER_BUILD } from "./interpreter-build.ts";
 import { untilStopped } from "./process-end.ts";
 import { showCommandOn } from "./show-progress.ts";
 
 /** The templates that can be built here. */
-const PULLED: Readonly<Record<string, typeof buildNewBase>> = {
-  base: buildNewBase,
-  [INTERPRETER_TEMPLATE]: buildNewInterpreter,
+const PULLED: Readonly<Record<string, BuildTarget>> = {
+  base: BASE_BUILD,
+  [INTERPRETER_TEMPLATE]: INTERPRETER_BUILD,
 };
 const NEXT_USE: Readonly<Record<string, string>> = {
   base: "services use it from their next start on",
@@ -103,13 +104,13 @@ async function pullBuiltIn(config: Config, name: string, signal: AbortSignal): P
     throw new SandboxError("invalid_argument", `--name: ${name} is built under its own name`);
   }
   await openHome(config.home);
-  const build = PULLED[name] ?? buildNewBase;
+  const target = PULLED[name] ?? BASE_BUILD;
   using store = openStore({ path: join(config.home, "state.db") });
   // Snapshots that a lost database names may stand on the layers that are removed below.
   await requireKnownContent(config.home, store);
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await showBuild(config.home, name, (onProgress) =>
-    build({ home: config.home, signal, ifMissing: config.ifMissing, onProgress }),
+    target.build({ home: config.home, signal, ifMissing: config.ifMissing, onProgress }),
   );
   if (!isNew) return EXIT_OK;
   const { home } = config;

@@ -1,7 +1,7 @@
 /** Builds the template `base` of the home that is its argument, as a service of that home does. */
 
-import { buildNewBase } from "../../src/commands/built-ins.ts";
+import { BASE_BUILD } from "../../src/commands/built-ins.ts";
 
 const [, , home = ""] = process.argv;
 const { signal } = new AbortController();
-await buildNewBase({ home, signal, ifMissing: true, onProgress: () => undefined });
+await BASE_BUILD.build({ home, signal, ifMissing: true, onProgress: () => undefined });
