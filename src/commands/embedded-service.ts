@@ -1,21 +1,15 @@
 /** One running service: store, engine, sandboxes, control API, gateway and listener. */
 
 import { randomBytes } from "node:crypto";
-import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import type { FindRun } from "../client/direct-connection.ts";
 import type { PublicAddress } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { createRateLimit } from "../control/access.ts";
-import { createControl } from "../control/handler.ts";
-import { createServiceMetrics } from "../control/service-metrics.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { holdLock } from "../engine/host/lock.ts";
 import type { Trust } from "../engine/templates/trust.ts";
-import { createGateway, type Gateway, type GatewayOptions } from "../gateway/handler.ts";
-import { startListener, type Handlers } from "../listener/listener.ts";
+import { startListener } from "../listener/listener.ts";
 import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import type { McpHttp } from "../mcp/http.ts";
@@ -27,10 +21,10 @@ import { startSandboxes, type Sandboxes, type PassedOptions } from "../sandboxes
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
-import { retryHeaders } from "../wire/retry.ts";
 import { claimInstance, holdInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
 import { hasProxy } from "./serve-address.ts";
+import { createDeferredHandlers } from "./service-handlers.ts";
 
 const INSTANCE_BYTES = 4;
 
@@ -152,19 +146,17 @@ export async function startEmbeddedService(
     }),
   );
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
-  const hasTlsProxy = hasProxy(options.domain, listener.ports[0]);
-  const gateway = openGateway(sandboxes, keys, { hasTlsProxy, clock, log });
   const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
-  const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
-  const metrics = options.hasMetrics ? createServiceMetrics(metered) : undefined;
-  const domain = publicDomain(options, listener.ports[0]);
-  const rateLimit = createRateLimit(clock);
   late.open({
-    control: createControl({ sandboxes, keys, domain, rateLimit, metrics, log }),
-    metrics: metrics && ((request, response) => metrics.handle(request, response)),
-    gateway: (request, response, target) => gateway.handle(request, response, target),
-    upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
-    mcp: toHandler(mcp),
+    sandboxes,
+    keys,
+    mcp,
+    domain: publicDomain(options, listener.ports[0]),
+    hasTlsProxy: hasProxy(options.domain, listener.ports[0]),
+    maxSandboxes,
+    hasMetrics: options.hasMetrics === true,
+    clock,
+    log,
   });
   const loopback = stack.use(createLoopbackGateway(late.handlers, log));
   stack.defer(closeListener);
@@ -179,15 +171,6 @@ export async function startEmbeddedService(
     openPublic: () => loopback.open(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
-}
-
-function openGateway(
-  sandboxes: Sandboxes,
-  keys: KeyCheck,
-  passed: Pick<GatewayOptions, "hasTlsProxy" | "clock" | "log">,
-): Gateway {
-  const known = { isKey: (text: string) => keys.teamOf(text) !== undefined, given: keys.given };
-  return createGateway({ sandboxes, keys: known, isShared: keys.isShared, ...passed });
 }
 
 function toAddresses(options: EmbeddedServiceOptions, path: string): ListenAddress[] {
@@ -210,49 +193,4 @@ function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedServiceOptions
     fallbacks: {},
     withheld: [HOST_TEMPLATE],
   };
-}
-
-type LateHandlers = Omit<Handlers, "isReady">;
-
-/** Handlers that answer 503 until they are given the real ones. */
-export function createDeferredHandlers(): {
-  readonly handlers: Handlers;
-  open(handlers: LateHandlers): void;
-} {
-  let open: LateHandlers | undefined;
-  const handlers: Handlers = {
-    isReady: () => open !== undefined,
-    control: async (request, response) =>
-      open === undefined ? sendStarting(response) : open.control(request, response),
-    gateway: async (request, response, target) =>
-      open === undefined ? sendStarting(response) : open.gateway(request, response, target),
-    async upgrade(request, connection, target) {
-      if (open === undefined) connection.socket.destroy();
-      else await open.upgrade(request, connection, target);
-    },
-    mcp: async (request, response) =>
-      open === undefined ? sendStarting(response) : open.mcp(request, response),
-    metrics: async (request, response) =>
-      open === undefined
-        ? sendStarting(response)
-        : (open.metrics ?? open.control)(request, response),
-  };
-  return {
-    handlers,
-    open(given) {
-      open = given;
-    },
-  };
-}
-
-function sendStarting(response: ServerResponse): void {
-  const body = { code: 503, message: "service is starting" };
-  sendJson(response, 503, { body, headers: retryHeaders(503) });
-}
-
-export function toHandler(mcp: McpHttp | undefined): Handlers["mcp"] {
-  if (mcp !== undefined) return (request, response) => mcp.handle(request, response);
-  const body = { code: 404, message: "MCP is not offered here" };
-  return async (_request, response) =>
-    sendJson(response, 404, { body, headers: retryHeaders(404) });
 }

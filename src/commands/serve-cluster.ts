@@ -15,23 +15,19 @@ import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Config } from "../config.ts";
-import { createRateLimit } from "../control/access.ts";
-import { createControl } from "../control/handler.ts";
-import { createServiceMetrics } from "../control/service-metrics.ts";
-import { createGateway } from "../gateway/handler.ts";
 import { startListener } from "../listener/listener.ts";
 import { createKeyCheck, newKey } from "../sandboxes/keys.ts";
 import { controlSocketPath, removeDeadFronts } from "../sandboxes/reclaim.ts";
-import { DEFAULT_TEAM } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { EXIT_OK } from "./command.ts";
-import { createDeferredHandlers, toHandler, type PrivateListener } from "./embedded-service.ts";
+import type { PrivateListener } from "./embedded-service.ts";
 import { openHome } from "./home.ts";
 import { readPodTemplate } from "./pod-template-file.ts";
 import { EXIT_BROKEN, hasTerminal, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { clientUrl, hasProxy, listenerUrl } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { openServeTls } from "./serve-tls.ts";
+import { createDeferredHandlers } from "./service-handlers.ts";
 
 const GRACE_MS = 8_000;
 const ID_BYTES = 4;
@@ -119,25 +115,16 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
   const publicUrl = clientUrl(config, scheme, port);
   const mcp = stack.use(startServeMcp({ config, log, listener: own, keys, publicUrl }));
-  const gateway = createGateway({
+  late.open({
     sandboxes,
-    keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
-    isShared: keys.isShared,
+    keys,
+    mcp,
+    domain: withPublicPort(domain, scheme, port),
     hasTlsProxy: hasProxy(domain, port),
+    maxSandboxes: config.maxSandboxes,
+    hasMetrics: config.hasMetrics,
     clock,
     log,
-  });
-  const { maxSandboxes } = config;
-  const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
-  const metrics = config.hasMetrics ? createServiceMetrics(metered) : undefined;
-  const shown = withPublicPort(domain, scheme, port);
-  const rateLimit = createRateLimit(clock);
-  late.open({
-    control: createControl({ sandboxes, keys, domain: shown, rateLimit, metrics, log }),
-    metrics: metrics && ((request, response) => metrics.handle(request, response)),
-    gateway: (request, response, target) => gateway.handle(request, response, target),
-    upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
-    mcp: toHandler(mcp),
   });
   stack.defer(closeListener);
   stack.defer(() => mcp.leave());
