@@ -4,20 +4,18 @@
  * before that is a running one, and is kept when it is.
  */
 
-import { hasErrorCode } from "../common/errors.ts";
 import { sha256Hex } from "../common/hash.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { creationRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { isConflict, type ClusterApi } from "./api.ts";
-import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
-import { removeObject } from "./records.ts";
+import { readObject, removeObject } from "./object-calls.ts";
+import { configMapSchema, partLabels, partSelector } from "./objects.ts";
 import { parseStored } from "./stored-text.ts";
 
 const PART_VALUE = "creation";
 const HASH_CHARACTERS = 40;
-/** What a list or a watch of them selects. */
-export const CREATION_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+export const CREATION_SELECTOR: string = partSelector(PART_VALUE);
 
 const creationSchema = z.object({
   ...creationRecordSchema.shape,
@@ -68,7 +66,7 @@ export async function addCreation(
   signal: AbortSignal,
 ): Promise<KnownCreation> {
   const name = creationName(creation);
-  const metadata = { name, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
+  const metadata = { name, labels: partLabels(PART_VALUE) };
   const data = { creation: JSON.stringify(creation) };
   const body = { apiVersion: "v1", kind: "ConfigMap", metadata, data };
   return toKnown(await api.call({ method: "POST", path: "configmaps", body, signal }), creation);
@@ -94,14 +92,7 @@ export async function readCreation(
   api: ClusterApi,
   name: string,
 ): Promise<StoredCreation | undefined> {
-  try {
-    return storedCreationSchema.parse(
-      await api.call({ method: "GET", path: `configmaps/${name}` }),
-    );
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  return readObject(api, { path: `configmaps/${name}` }, storedCreationSchema);
 }
 
 /** Removes it as it was read; false when it was changed meanwhile. */

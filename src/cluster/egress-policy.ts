@@ -11,7 +11,7 @@ import { toEgress } from "../sandboxes/egress.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";
 import type { ClusterApi } from "./api.ts";
 import { missingAbility } from "./missing-abilities.ts";
-import { MANAGED, MANAGER, PART } from "./objects.ts";
+import { partLabels } from "./objects.ts";
 import { toReference, type PodOwner } from "./pod-spec.ts";
 
 /** On the Pod of a sandbox with rules of its own. */
@@ -80,7 +80,7 @@ export function toNetworkPolicy(
     kind: "NetworkPolicy",
     metadata: {
       name: owner.name,
-      labels: { [MANAGED]: MANAGER, [PART]: "egress" },
+      labels: partLabels("egress"),
       ownerReferences: [toReference(owner)],
     },
     spec: {

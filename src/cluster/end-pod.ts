@@ -4,7 +4,8 @@ import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
-import { changeRecord, isKnown, readRecord, removeObject, type StoredSandbox } from "./records.ts";
+import { removeObject } from "./object-calls.ts";
+import { changeRecord, isKnown, readRecord, type StoredSandbox } from "./records.ts";
 
 /** Changes of a record by others that an end waits for; more mean that they never cease. */
 const MAX_ROUNDS = 8;

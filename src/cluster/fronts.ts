@@ -11,8 +11,8 @@ import { orCanceled } from "../common/or-canceled.ts";
 import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
 import { createLeaseNews } from "./lease-news.ts";
-import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";
-import { removeObject } from "./records.ts";
+import { removeObject } from "./object-calls.ts";
+import { leaseSchema, partLabels, partSelector, type Lease } from "./objects.ts";
 import { startWatchCache, type WatchCache } from "./watch-cache.ts";
 
 const RENEW_MS = 3_000;
@@ -51,10 +51,9 @@ export async function startFronts({
   graceShare = 1,
 }: FrontsOptions): Promise<Fronts> {
   const leaseMs = LEASE_SECONDS * MS_PER_SECOND * graceShare;
-  const selector = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
   await renew(api, name);
   await using stack = new AsyncDisposableStack();
-  const selection = { kind: "leases", selector, schema: leaseSchema };
+  const selection = { kind: "leases", selector: partSelector(PART_VALUE), schema: leaseSchema };
   const leases: WatchCache<Lease> = stack.use(startWatchCache({ api, log, ...selection }));
   stack.defer(() =>
     removeObject(api, `leases/${name}`).catch((error: unknown) => {
@@ -123,7 +122,7 @@ async function renew(api: ClusterApi, name: string): Promise<void> {
     await api.call({ method: "PATCH", path: `leases/${name}`, body: { spec } });
   } catch (error) {
     if (!hasErrorCode(error, "not_found")) throw error;
-    const metadata = { name, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
+    const metadata = { name, labels: partLabels(PART_VALUE) };
     const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
     await api.call({ method: "POST", path: "leases", body });
   }

@@ -8,6 +8,15 @@ export const MANAGER = "sandbox-mcp";
 /** What an object is: `sandbox`, `pool` or `front`. */
 export const PART = "sandbox-mcp.io/part";
 
+export function partLabels(part: string) {
+  return { [MANAGED]: MANAGER, [PART]: part };
+}
+
+/** What a list or a watch of the objects of one part selects. */
+export function partSelector(part: string): string {
+  return `${MANAGED}=${MANAGER},${PART}=${part}`;
+}
+
 const metadataSchema = z.object({
   name: z.string(),
   uid: z.string(),

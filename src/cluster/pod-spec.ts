@@ -4,7 +4,7 @@ import { sha256Hex } from "../common/hash.ts";
 import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { VOLUME_OWNER_ID } from "../sandboxes/volume-disks.ts";
-import { CONTAINER_NAME, MANAGED, MANAGER, PART } from "./objects.ts";
+import { CONTAINER_NAME, partLabels } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
 
 /** What root inside may do, bounded by the user namespace; all of it is in the level `baseline`. */
@@ -67,8 +67,7 @@ export function toPod(plan: PodPlan, name: string, owner: PodOwner | "pool" | "p
       name,
       labels: {
         ...template.metadata?.labels,
-        [MANAGED]: MANAGER,
-        [PART]: typeof owner === "string" ? owner : "sandbox",
+        ...partLabels(typeof owner === "string" ? owner : "sandbox"),
         [SHAPE]: shapeOf(plan),
         ...(typeof owner !== "string" && owner.podLabels),
       },

@@ -8,9 +8,9 @@ import { newSandboxId } from "../wire/address.ts";
 import { BASELINE_WORD } from "../wire/pod-listener.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
+import { removeObject } from "./object-calls.ts";
 import { addressOf, endOf, PART, podSchema, startFaultOf, type Pod } from "./objects.ts";
 import { shapeOf, SHAPE, toPod, toReference, type PodOwner, type PodPlan } from "./pod-spec.ts";
-import { removeObject } from "./records.ts";
 
 /** Pods that start at once: more would keep creates waiting. */
 const MAX_STARTING = 4;

@@ -3,26 +3,16 @@
  * removed because of it alone.
  */
 
-import { hasErrorCode } from "../common/errors.ts";
 import type { ClusterApi } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { listObjects } from "./list-pages.ts";
-import { endOf, podSchema, type Pod } from "./objects.ts";
+import { readObject } from "./object-calls.ts";
+import { endOf, podSchema } from "./objects.ts";
 import { readRecord, RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
-
-/** Undefined when there is none. */
-async function readPod(api: ClusterApi, name: string): Promise<Pod | undefined> {
-  try {
-    return podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
 
 /** Whether a sandbox has no Pod that runs, or that may still run. */
 export async function hasNoPod({ api, pods }: ClusterContext, sandboxId: string): Promise<boolean> {
-  const pod = await readPod(api, sandboxId);
+  const pod = await readObject(api, { path: `pods/${sandboxId}` }, podSchema);
   if (pod !== undefined) pods.apply(pod);
   return pod === undefined || endOf(pod) !== undefined;
 }

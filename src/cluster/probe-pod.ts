@@ -9,10 +9,10 @@ import type { ClusterApi } from "./api.ts";
 import { createPodDialer, type PodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
+import { removeObject } from "./object-calls.ts";
 import { addressOf, podSchema, startFaultOf, waitOf, type Pod } from "./objects.ts";
 import { toPod, type PodPlan } from "./pod-spec.ts";
 import type { PodTemplate } from "./pod-template.ts";
-import { removeObject } from "./records.ts";
 import { openClusterSecrets } from "./seed.ts";
 
 /** A node may pull the image first. */

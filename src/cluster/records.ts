@@ -10,7 +10,8 @@ import { ISOLATION_LEVELS, type IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
-import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
+import { readObject } from "./object-calls.ts";
+import { configMapSchema, PART, partLabels, partSelector } from "./objects.ts";
 import { parseStored } from "./stored-text.ts";
 
 const PART_VALUE = "sandbox";
@@ -18,8 +19,7 @@ const PART_VALUE = "sandbox";
 const TOUCHED = "sandbox-mcp.io/touched";
 /** Kubernetes stores objects of at most 1 MiB. */
 const MAX_RECORD_BYTES = 900_000;
-/** What a list or a watch of records selects. */
-export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+export const RECORD_SELECTOR: string = partSelector(PART_VALUE);
 
 const changeSchema = z.object({
   kind: z.enum(["pausing", "resuming"]),
@@ -82,7 +82,7 @@ export async function addRecord(
   record: SandboxRecord,
   signal: AbortSignal,
 ): Promise<KnownSandbox> {
-  const metadata = { name: record.sandboxId, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
+  const metadata = { name: record.sandboxId, labels: partLabels(PART_VALUE) };
   const data = { record: JSON.stringify(record), level: "none" };
   if (Buffer.byteLength(data.record) > MAX_RECORD_BYTES) {
     const message = `variables and metadata exceed ${MAX_RECORD_BYTES} bytes`;
@@ -143,29 +143,9 @@ export async function readRecord(
   api: ClusterApi,
   sandboxId: string,
 ): Promise<StoredSandbox | undefined> {
-  try {
-    const found = await api.call({ method: "GET", path: `configmaps/${sandboxId}` });
-    const stored = storedSchema.parse(found);
-    // Another ConfigMap of the namespace may have a name that could be that of a sandbox.
-    return stored.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
-/** Removes an object; one that is gone is fine. */
-export async function removeObject(
-  api: ClusterApi,
-  path: string,
-  options: Readonly<Record<string, unknown>> = {},
-): Promise<void> {
-  const body = { apiVersion: "v1", kind: "DeleteOptions", ...options };
-  try {
-    await api.call({ method: "DELETE", path, body });
-  } catch (error) {
-    if (!hasErrorCode(error, "not_found")) throw error;
-  }
+  const stored = await readObject(api, { path: `configmaps/${sandboxId}` }, storedSchema);
+  // Another ConfigMap of the namespace may have a name that could be that of a sandbox.
+  return stored?.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
 }
 
 function toKnown(reply: unknown, record: SandboxRecord): KnownSandbox {

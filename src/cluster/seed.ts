@@ -10,7 +10,8 @@ import {
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { createSecrets, type Secrets } from "../sandboxes/secrets.ts";
 import type { ClusterApi } from "./api.ts";
-import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
+import { readObject } from "./object-calls.ts";
+import { configMapSchema, partLabels } from "./objects.ts";
 
 const NAME = "sandbox-mcp-seed";
 const SEED_BYTES = 32;
@@ -46,23 +47,17 @@ export function deriveSecrets(seed: Buffer): ClusterSecrets {
 }
 
 async function readSeed(api: ClusterApi): Promise<Buffer | undefined> {
-  try {
-    // Secrets have the same form.
-    const { data = {} } = configMapSchema.parse(
-      await api.call({ method: "GET", path: `secrets/${NAME}` }),
-    );
-    const seed = Buffer.from(data["seed"] ?? "", "base64");
-    if (seed.length === SEED_BYTES) return seed;
-    throw new SandboxError("failed_precondition", `Secret ${NAME} holds no seed of 32 bytes`);
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  // Secrets have the same form.
+  const secret = await readObject(api, { path: `secrets/${NAME}` }, configMapSchema);
+  if (secret === undefined) return undefined;
+  const seed = Buffer.from(secret.data?.["seed"] ?? "", "base64");
+  if (seed.length === SEED_BYTES) return seed;
+  throw new SandboxError("failed_precondition", `Secret ${NAME} holds no seed of 32 bytes`);
 }
 
 async function makeSeed(api: ClusterApi): Promise<Buffer> {
   const data = { seed: randomBytes(SEED_BYTES).toString("base64") };
-  const metadata = { name: NAME, labels: { [MANAGED]: MANAGER, [PART]: "seed" } };
+  const metadata = { name: NAME, labels: partLabels("seed") };
   const body = { apiVersion: "v1", kind: "Secret", metadata, type: "Opaque", data };
   try {
     await api.call({ method: "POST", path: "secrets", body });

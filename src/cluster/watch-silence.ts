@@ -1,10 +1,10 @@
 /** What is done about a watch that tells nothing: a proxy may keep it open without its API server. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { hasErrorCode } from "../common/errors.ts";
 import type { z } from "../common/schema.ts";
 import type { ClusterApi } from "./api.ts";
 import type { Named, ObjectCache } from "./object-cache.ts";
+import { readObject } from "./object-calls.ts";
 
 /** An API server sends a bookmark each minute. */
 const SILENT_WATCH_MS = 90_000;
@@ -57,13 +57,13 @@ export async function readInSilence<T extends Named>(
   reading: Reading<T>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { cache, silence, name } = reading;
+  const { api, cache, silence, path, name, schema } = reading;
   while (!signal.aborted) {
     try {
       await delay(SILENT_WAIT_MS, undefined, { signal, ref: false });
       if (!silence.isLong()) continue;
       const known = cache.items.get(name);
-      const found = await read(reading, signal);
+      const found = await readObject(api, { path, signal }, schema);
       // Something else may have told of it meanwhile.
       if (cache.items.get(name) !== known) continue;
       if (found === undefined) cache.drop(name);
@@ -72,17 +72,5 @@ export async function readInSilence<T extends Named>(
     } catch {
       // The API server may be away.
     }
-  }
-}
-
-async function read<T extends Named>(
-  { api, path, schema }: Reading<T>,
-  signal: AbortSignal,
-): Promise<T | undefined> {
-  try {
-    return schema.parse(await api.call({ method: "GET", path, signal }));
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
   }
 }

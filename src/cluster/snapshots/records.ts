@@ -3,18 +3,18 @@
  * from the decision on until the image is gone. Every change names the version that it was made from.
  */
 
-import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
 import { isConflict, type ClusterApi } from "../api.ts";
-import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
-import { removeObject } from "../records.ts";
+import { readObject, removeObject } from "../object-calls.ts";
+import { configMapSchema, partLabels, partSelector } from "../objects.ts";
 import { parseStored } from "../stored-text.ts";
 
 const PART_VALUE = "snapshot";
 /** By which those of one template are found. */
 export const TEMPLATE = "sandbox-mcp.io/template";
-export const SNAPSHOT_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+export const SNAPSHOT_SELECTOR: string = partSelector(PART_VALUE);
 const ID_CHARACTERS = 20;
 const MAX_ROUNDS = 8;
 
@@ -75,11 +75,7 @@ export async function addSnapshot(
   api: ClusterApi,
   snapshot: SnapshotRecord,
 ): Promise<KnownSnapshot> {
-  const labels = {
-    [MANAGED]: MANAGER,
-    [PART]: PART_VALUE,
-    [TEMPLATE]: snapshot.templateId,
-  };
+  const labels = { ...partLabels(PART_VALUE), [TEMPLATE]: snapshot.templateId };
   const metadata = { name: snapshotName(snapshot.buildId), labels };
   const data = { snapshot: JSON.stringify(snapshot) };
   const body = { apiVersion: "v1", kind: "ConfigMap", metadata, data };
@@ -91,13 +87,7 @@ export async function readSnapshot(
   api: ClusterApi,
   buildId: string,
 ): Promise<StoredSnapshot | undefined> {
-  try {
-    const path = `configmaps/${snapshotName(buildId)}`;
-    return storedSnapshotSchema.parse(await api.call({ method: "GET", path }));
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  return readObject(api, { path: `configmaps/${snapshotName(buildId)}` }, storedSnapshotSchema);
 }
 
 /**

@@ -10,9 +10,10 @@ import { isConflict } from "../api.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";
 import { missingAbility } from "../missing-abilities.ts";
+import { removeObject } from "../object-calls.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
-import { removeObject, usesVolume } from "../records.ts";
+import { usesVolume } from "../records.ts";
 import { isBusy } from "../repeat-busy.ts";
 import {
   addClaim,
