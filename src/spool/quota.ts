@@ -21,18 +21,15 @@ export interface QuotaLimits {
   readonly homeBytes: number;
 }
 
-export interface Quota {
-  /** Asks for space for a new file; where there is too little, spools that ended are dropped. */
-  request(place: SpoolLocation, bytes: number): Promise<SpaceGrant>;
-}
+/** Asks for space for a new file; where there is too little, spools that ended are dropped. */
+export type Quota = (place: SpoolLocation, bytes: number) => Promise<SpaceGrant>;
 
 /** A quota over the folder of all spools. */
-export function createQuota(options: {
-  readonly root: string;
-  readonly survey: () => Promise<Entry[]>;
-  readonly limits: QuotaLimits;
-}): Quota {
-  const { root, survey, limits } = options;
+export function createQuota(
+  root: string,
+  survey: () => Promise<Entry[]>,
+  limits: QuotaLimits,
+): Quota {
   let entries: Entry[] = [];
   let freeBytes = Number.POSITIVE_INFINITY;
   let surveyedAt = Number.NEGATIVE_INFINITY;
@@ -91,19 +88,17 @@ export function createQuota(options: {
     return usedBy(sandboxId) <= maxBytes;
   }
 
-  return {
-    async request({ sandboxId }, bytes) {
-      await surveyOlderThan(SURVEY_MS);
-      if (freeBytes - usedSince(granted) < MIN_FREE_BYTES) return "none";
-      const fits = async () =>
-        (await squeeze(sandboxId, limits.sandboxBytes - bytes)) &&
-        (await squeeze(undefined, limits.homeBytes - bytes));
-      // Spools that ended since the last survey can be dropped now.
-      const isFree =
-        (await fits()) || ((await surveyOlderThan(surveyMs / SURVEY_SHARE)) && (await fits()));
-      if (isFree) granted.set(sandboxId, (granted.get(sandboxId) ?? 0) + bytes);
-      return isFree ? "free" : "tight";
-    },
+  return async ({ sandboxId }, bytes) => {
+    await surveyOlderThan(SURVEY_MS);
+    if (freeBytes - usedSince(granted) < MIN_FREE_BYTES) return "none";
+    const fits = async () =>
+      (await squeeze(sandboxId, limits.sandboxBytes - bytes)) &&
+      (await squeeze(undefined, limits.homeBytes - bytes));
+    // Spools that ended since the last survey can be dropped now.
+    const isFree =
+      (await fits()) || ((await surveyOlderThan(surveyMs / SURVEY_SHARE)) && (await fits()));
+    if (isFree) granted.set(sandboxId, (granted.get(sandboxId) ?? 0) + bytes);
+    return isFree ? "free" : "tight";
   };
 }
 

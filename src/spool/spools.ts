@@ -5,9 +5,10 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
+import { ifThere } from "../common/files.ts";
 import type { Logger } from "../common/log.ts";
 import { createAges, type SpoolClock } from "./ages.ts";
 import { collectSpools } from "./collect.ts";
@@ -16,6 +17,7 @@ import {
   END_FILE,
   LATE_FILE,
   listFolder,
+  listSandboxes,
   listSpools,
   locationOf,
   readEnding,
@@ -26,9 +28,8 @@ import {
 import { isLeased, startLease } from "./lease.ts";
 import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
 import { measureSpool, type Extent } from "./reader.ts";
-import { touchUnended } from "./touch.ts";
 import type { SpoolFile, SpoolLimits, WriterFilesOptions } from "./writer-files.ts";
-import { createSpoolWriter, type SpoolWriter } from "./writer.ts";
+import { SpoolWriter } from "./writer.ts";
 
 const OWNER_BYTES = 8;
 const COLLECT_MS = 60_000;
@@ -97,7 +98,6 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   let ownerId: string | undefined;
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const survey = createSurvey(root);
-  const quota = createQuota({ root, survey, limits });
   let timer: NodeJS.Timeout | undefined;
   let collecting: Promise<void> | undefined;
 
@@ -133,7 +133,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
 
-  const shared = { makeFolder, requestSpace: quota.request.bind(quota) };
+  const shared = { makeFolder, requestSpace: createQuota(root, survey, limits) };
 
   const inspect = (place: SpoolLocation) => inspectSpool(root, place, place.owner === owner());
 
@@ -141,7 +141,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     create({ sandboxId, name, isLate = false }, spoolLimits) {
       const place = locationOf(root, sandboxId, { name, createdAtMs: clock.now(), owner: owner() });
       const files = { place, limits: spoolLimits, ...shared };
-      return createSpoolWriter(isLate ? markedLate(files) : files);
+      return new SpoolWriter(isLate ? markedLate(files) : files);
     },
     async find(key) {
       const [newest] = await placesOf(root, key);
@@ -160,7 +160,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       const extent = await measureSpool(mine.folder);
       const files = await claimFiles(mine.folder, extent.end);
       const taken = { place: mine, limits: spoolLimits, extent, files, ...shared };
-      return { writer: createSpoolWriter(taken), extent };
+      return { writer: new SpoolWriter(taken), extent };
     },
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
@@ -188,6 +188,21 @@ function createOpening(open: () => Promise<AsyncDisposable>, log: Logger) {
     },
     current: async () => opening?.catch(() => undefined),
   };
+}
+
+/**
+ * Marks the spools of an owner that have not ended as in use at this time, in Unix milliseconds: a spool
+ * whose process is silent is not older than the death of its owner, which nothing else records.
+ */
+async function touchUnended(root: string, owner: string, atMs: number): Promise<void> {
+  const time = new Date(atMs);
+  for (const sandboxId of await listSandboxes(root)) {
+    for (const place of await listSpools(root, sandboxId)) {
+      if (place.owner !== owner) continue;
+      if ((await listFolder(place.folder)).includes(END_FILE)) continue;
+      await ifThere(utimes(place.folder, time, time));
+    }
+  }
 }
 
 /** Ends a lease; the spools that have not ended count from now on. */

@@ -28,32 +28,8 @@ interface Failure {
   readonly position: number;
 }
 
-export interface SpoolWriter {
-  readonly place: SpoolLocation;
-  /** Position behind the last byte that was appended. */
-  readonly end: number;
-  /** What was written and is no longer kept. */
-  readonly gap: Extent["gap"];
-  /** Why nothing is written any more; undefined while writing succeeds. */
-  readonly failure: Failure | undefined;
-  /** Makes the folder now; resolves when other servers can find the spool, or never will. */
-  readonly announced: Promise<void>;
-  /** Takes bytes; the promise, when there is one, must be awaited before more come. */
-  append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined;
-  /** Resolves when everything appended so far is on the disk or lost. */
-  flush(): Promise<void>;
-  /** Writes the rest and closes the file; more output opens it again. */
-  park(): Promise<void>;
-  /** Writes the rest and, if given, how it ended; then nothing can be appended any more. */
-  close(ending: object | undefined): Promise<void>;
-}
-
 /** A writer for one spool; its folder is made after `GATHER_MS`, or at the first write. */
-export function createSpoolWriter(options: WriterFilesOptions): SpoolWriter {
-  return new Writer(options);
-}
-
-class Writer implements SpoolWriter {
+export class SpoolWriter {
   readonly place: SpoolLocation;
   readonly #files: WriterFiles;
   readonly #written: StreamSizes;
@@ -79,24 +55,29 @@ class Writer implements SpoolWriter {
     this.#announceTimer = setTimeout(() => void this.announced, GATHER_MS);
   }
 
+  /** Makes the folder now; resolves when other servers can find the spool, or never will. */
   get announced(): Promise<void> {
     clearTimeout(this.#announceTimer);
     this.#announced ??= this.#attempt(() => this.#files.makeFolder());
     return this.#announced;
   }
 
+  /** Position behind the last byte that was appended. */
   get end(): number {
     return totalOf(this.#written);
   }
 
+  /** What was written and is no longer kept. */
   get gap(): Extent["gap"] {
     return this.#files.gap;
   }
 
+  /** Why nothing is written any more; undefined while writing succeeds. */
   get failure(): Failure | undefined {
     return this.#failure;
   }
 
+  /** Takes bytes; the promise, when there is one, must be awaited before more come. */
   append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined {
     if (this.#isClosed) return undefined;
     const taken = this.#gather(stream, bytes);
@@ -104,6 +85,7 @@ class Writer implements SpoolWriter {
     return taken === bytes.length ? undefined : this.#appendRest(stream, bytes.subarray(taken));
   }
 
+  /** Resolves when everything appended so far is on the disk or lost. */
   async flush(): Promise<void> {
     for (;;) {
       this.#write();
@@ -112,12 +94,14 @@ class Writer implements SpoolWriter {
     }
   }
 
+  /** Writes the rest and closes the file; more output opens it again. */
   async park(): Promise<void> {
     await this.flush();
     if (this.#writing === undefined) this.#rest();
     await this.#writing;
   }
 
+  /** Writes the rest and, if given, how it ended; then nothing can be appended any more. */
   async close(ending: object | undefined): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;

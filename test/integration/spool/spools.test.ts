@@ -13,7 +13,7 @@ import { collectHome } from "../../../src/spool/collect.ts";
 import { readEnding } from "../../../src/spool/folders.ts";
 import { measureSpool, readPieces } from "../../../src/spool/reader.ts";
 import { startSpools, type Spools } from "../../../src/spool/spools.ts";
-import { createSpoolWriter, type SpoolWriter } from "../../../src/spool/writer.ts";
+import { SpoolWriter } from "../../../src/spool/writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const MIB = 1024 * 1024;
@@ -198,7 +198,7 @@ test("a disk that takes nothing ends the spool, not the writer's work", async ()
   await using disk = await makeDisk();
   const place = { ...KEY, createdAtMs: 1, owner: "00", folder: join(disk.home, "x") };
   let files = 0;
-  const writer = createSpoolWriter({
+  const writer = new SpoolWriter({
     place,
     limits: LIMITS,
     makeFolder: async ({ folder }) => mkdir(folder),
@@ -222,7 +222,7 @@ test("a spool whose disk answers too late has its end once it does", async () =>
   const folder = join(disk.home, "x");
   const place = { ...KEY, createdAtMs: 1, owner: "00", folder };
   const answered = Promise.withResolvers<void>();
-  const writer = createSpoolWriter({
+  const writer = new SpoolWriter({
     place,
     limits: LIMITS,
     async makeFolder() {
