@@ -23,7 +23,7 @@ const MODE_BITS = 0o7777;
 /**
  * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while no
  * clean-up removes it; `commit` writes the row that names the layer. Returns what `commit` returns.
- * @throws SandboxError as `pullImage` and `unpackImage`
+ * @throws SandboxError as `findImage` and `unpackImage`
  */
 export async function addImage<T>(
   reference: string,

@@ -2,8 +2,8 @@
  * The interface of OCI images: an image of a registry or a file becomes one read-only layer of the
  * engine, with what a sandbox needs, and the facts of its configuration.
  *
- * The functions are in the files of their names: `pullImage` (`pull.ts`), `unpackImage` (`unpack.ts`)
- * and `addImage` (`add-image.ts`), which does both and is what a build and the command line call. It
+ * The functions are `findImage` and `fetchImage` (`pull.ts`), `unpackImage` (`unpack.ts`) and
+ * `addImage` (`add-image.ts`), which calls them and is what a build and the command line call. It
  * shares the lock `image` of the home from before the layer is written until `commit` has returned: a
  * layer whose name starts with `image-` and that no row of the store names is removed by the next
  * start or `gc`, which take the lock alone (`image-locks.ts`).

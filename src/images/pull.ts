@@ -11,7 +11,6 @@ import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
-import { holdImages } from "./image-locks.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
 import { MAX_LAYERS, MAX_MANIFESTS, parse, readManifest } from "./layout.ts";
 import { parseReference, toSource, type ImageReference } from "./reference.ts";
@@ -34,31 +33,10 @@ export interface FoundImage {
 }
 
 /**
- * Fetches an image: `debian:12`, `docker://ghcr.io/owner/name@sha256:…`, and where files are allowed
- * `oci:DIR[:TAG]` and `docker-archive:FILE[:TAG]`. Of an image of several platforms it takes that of
- * this machine.
- * @throws SandboxError invalid_argument for a malformed reference, not_found, permission_denied when
- * the registry asks for other credentials, resource_exhausted beyond `maxBytes`, unavailable when
- * skopeo is missing (with the command that installs it) or the registry does not answer, canceled
- */
-export async function pullImage(reference: string, options: PullOptions): Promise<PulledImage> {
-  const hold = await holdImages(options);
-  try {
-    const image = await fetchImage(await findImage(reference, options), options);
-    const dispose = async () => {
-      await image[Symbol.asyncDispose]();
-      await hold[Symbol.asyncDispose]();
-    };
-    return { ...image, [Symbol.asyncDispose]: dispose };
-  } catch (error) {
-    await hold[Symbol.asyncDispose]();
-    throw error;
-  }
-}
-
-/**
- * Asks what a reference means now; called while clean-ups of images are kept off.
- * @throws SandboxError as `pullImage`
+ * Asks what a reference means now, called while clean-ups of images are kept off: `debian:12`,
+ * `docker://ghcr.io/owner/name@sha256:…`, and where files are allowed `oci:DIR[:TAG]` and
+ * `docker-archive:FILE[:TAG]`.
+ * @throws SandboxError invalid_argument for a malformed reference, and as `fetchImage`
  */
 export async function findImage(reference: string, options: PullOptions): Promise<FoundImage> {
   const parsed = parseReference(reference);
@@ -84,7 +62,12 @@ export async function findImage(reference: string, options: PullOptions): Promis
   });
 }
 
-/** Fetches exactly what was found. */
+/**
+ * Fetches exactly what was found; of an image of several platforms it takes that of this machine.
+ * @throws SandboxError not_found, permission_denied when the registry asks for other credentials,
+ * resource_exhausted beyond `maxBytes`, unavailable when skopeo is missing (with the command that
+ * installs it) or the registry does not answer, canceled
+ */
 export async function fetchImage(found: FoundImage, options: PullOptions): Promise<PulledImage> {
   const { reference, digest, pinned } = found;
   const directory = await newFolder(options.home);

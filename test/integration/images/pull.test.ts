@@ -3,10 +3,10 @@
 import { chmod, mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { pullImage } from "../../../src/images/pull.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
 import { startProgram } from "../../support/program.ts";
+import { pullImage } from "../../support/pull-image.ts";
 import { tar } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -6,7 +6,6 @@
 import { networkInterfaces } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { pullImage } from "../../../src/images/pull.ts";
 import { registryMirrors } from "../../../src/setting-values.ts";
 import {
   INDEX_TYPE,
@@ -22,6 +21,7 @@ import {
 } from "../../support/hostile-registry.ts";
 import { digestOf } from "../../support/oci-layout.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { pullImage } from "../../support/pull-image.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
 
 const LIMIT_MS = 90_000;
