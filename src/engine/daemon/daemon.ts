@@ -3,8 +3,8 @@
  * into a folder that every container mounts read-only. Nothing of it comes from a template.
  */
 
-import { randomBytes } from "node:crypto";
-import { constants, readdirSync, realpathSync } from "node:fs";
+import { createHash, randomBytes } from "node:crypto";
+import { constants, readdirSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { chmod, chown, copyFile, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TellFailure } from "../../common/clean-up.ts";
@@ -16,7 +16,6 @@ import { runProgram } from "../host/run-program.ts";
 import { DAEMONS } from "../storage/prune.ts";
 import { DAEMON_FILES, writeCompileCache, type WarmUp } from "./compile-cache.ts";
 import { DAEMON_DIRECTORY, nodeFlags, OPENSSL_CONFIG } from "./daemon-command.ts";
-import { identityOf, type Parts } from "./identity.ts";
 import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 
 /** The subdirectory of the code interpreter. */
@@ -217,4 +216,45 @@ async function copyLoader(source: string, target: string, directory: string): Pr
     bytes.set(path, at);
   }
   await writeFile(target, bytes, { mode: 0o755 });
+}
+
+/** A change of the folder's layout makes a new folder. */
+const LAYOUT = 7;
+
+/** Programs by the name that they get in the folder. */
+interface Parts {
+  readonly programs: Readonly<Record<string, string>>;
+  /** Files of code, by their names there too. */
+  readonly scripts: Readonly<Record<string, string>>;
+  readonly perlDirectory: string;
+  /** What the compiled code depends on besides: the flags of node and the calls of the warm-up run. */
+  readonly compiledFor: string;
+}
+
+/** Of the last folder that was asked for: each start asks, nearly always for the same one. */
+let known: { readonly stamps: string; readonly identity: string } | undefined;
+
+/**
+ * A name that changes with any part. Reading 100 MB of node at each start would cost too much; of the
+ * code, which is read, as long as no file has changed, by its change time, the last answer holds.
+ */
+function identityOf({ programs, scripts, compiledFor }: Parts): string {
+  const asked = `layout ${LAYOUT}\n${compiledFor}\n`;
+  const files = Object.entries(programs).map(([name, path]) => {
+    const { size, mtimeNs, ino } = statSync(path, { bigint: true });
+    return `${name} ${path} ${size} ${mtimeNs} ${ino}\n`;
+  });
+  const code = Object.entries(scripts);
+  const stamps = [asked, ...files, ...code.map(([name, path]) => stampOf(name, path))].join("");
+  if (known?.stamps === stamps) return known.identity;
+  const hash = createHash("sha256").update(asked).update(files.join(""));
+  for (const [name, path] of code) hash.update(name).update(readFileSync(path));
+  const identity = hash.digest("hex").slice(0, 32);
+  known = { stamps, identity };
+  return identity;
+}
+
+function stampOf(name: string, path: string): string {
+  const { dev, ino, size, ctimeNs } = statSync(path, { bigint: true });
+  return `${name} ${path} ${dev} ${ino} ${size} ${ctimeNs}\n`;
 }

@@ -1,13 +1,13 @@
 /** Runs one program of the host: argument vector, cleared environment, deadline, bounded output. */
 
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { anySignal } from "../../common/any-signal.ts";
-import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
-import { whenStarted } from "./when-started.ts";
 
 /**
  * A program ends with this process: a mount that it made later would have no owner. The launcher
@@ -95,6 +95,25 @@ export async function runProgram(
     );
   } finally {
     stop.removeEventListener("abort", kill);
+  }
+}
+
+/**
+ * The program once it has a process. Where Node lacks descriptors for its streams, it makes a child
+ * that has none, and reports that later, by an event.
+ * @throws SandboxError unavailable when it could not be started
+ */
+export async function whenStarted<Child extends ChildProcess>(
+  subject: string,
+  start: () => Child,
+): Promise<Child> {
+  try {
+    const child = start();
+    if (child.pid !== undefined) return child;
+    const [fault] = await once(child, "error");
+    throw fault;
+  } catch (error) {
+    throw toSandboxError(error, subject);
   }
 }
 

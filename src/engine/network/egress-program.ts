@@ -14,9 +14,9 @@ import { errorText, SandboxError } from "../../common/errors.ts";
 import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { launcherCommand } from "../host/launcher.ts";
-import { whenStarted } from "../host/when-started.ts";
+import { whenStarted } from "../host/run-program.ts";
 import { BLOCKED_NETWORKS } from "./egress.ts";
-import { PROXY_PORTS, gatewayAddress } from "./router-rules.ts";
+import { gatewayAddress, PROXY_PORTS } from "./router-rules.ts";
 
 const MAX_MEMORY_MB = 128;
 const REPLY_TIMEOUT_MS = 10_000;

@@ -3,8 +3,8 @@
 import type { EgressProgram } from "./egress-program.ts";
 import type { HostNetwork } from "./host-network.ts";
 import { applyRules } from "./namespace.ts";
-import { resolverRules } from "./router-changes.ts";
 import { writeRouter, type Router } from "./router-record.ts";
+import { resolverRules } from "./router-rules.ts";
 import { renewUplink } from "./uplink.ts";
 
 export interface Followed {

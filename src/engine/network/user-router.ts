@@ -26,11 +26,12 @@ import {
   writeSettings,
 } from "./namespace.ts";
 import { readOwnAddresses, watchOwnAddresses } from "./own-addresses.ts";
-import { hostRules, resolverRules } from "./router-changes.ts";
 import { gatewayLinks, sandboxLinks, senderLinks, USER_UPLINK } from "./router-links.ts";
 import {
+  hostRules,
   linkName,
   MAX_SENDERS,
+  resolverRules,
   ROUTER_SETTINGS,
   routerRules,
   sandboxAddress,

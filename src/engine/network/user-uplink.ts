@@ -14,7 +14,7 @@ import { errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { launcherCommand, type LauncherStep } from "../host/launcher.ts";
-import { whenStarted } from "../host/when-started.ts";
+import { whenStarted } from "../host/run-program.ts";
 import { canRest } from "./egress-program.ts";
 import { changeLinks } from "./namespace.ts";
 import { USER_UPLINK, userUplinkLinks } from "./router-links.ts";

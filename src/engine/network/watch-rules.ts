@@ -9,8 +9,8 @@ import type { Turns } from "../../common/turns.ts";
 import { ALL_LINKS } from "./forwarding.ts";
 import { applyRules, listAddresses, readSetting } from "./namespace.ts";
 import { readOwnAddresses } from "./own-addresses.ts";
-import { hostRules } from "./router-changes.ts";
 import { isUsable, routersOf, type Router } from "./router-record.ts";
+import { hostRules } from "./router-rules.ts";
 import { hasUplinkRules, renewUplink } from "./uplink.ts";
 
 const LOOK_MS = 5_000;

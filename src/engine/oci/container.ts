@@ -3,9 +3,8 @@
 import { renameSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
-import { draftOf } from "../../common/files.ts";
+import { draftOf, readKernelFile } from "../../common/files.ts";
 import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
-import { findGofer } from "../gvisor/find-gofer.ts";
 import { askByRelay, type RelayDial } from "../gvisor/relay.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { createConnections } from "../network/connections.ts";
@@ -178,4 +177,21 @@ function watchLife(
 
 function isAlive({ pid, startTicks }: Pick<ContainerRecord, "pid" | "startTicks">): boolean {
   return readStartTicks(pid) === startTicks;
+}
+
+/** The file server of a kernel of its own, as runsc names it to the host. */
+const GOFER = "runsc-gofer";
+
+/**
+ * Undefined where the host does not list the processes of the container in one place. It ends with the
+ * first program of the container; the kernel itself stays for another 12 s, and answers nothing.
+ */
+function findGofer({
+  unified,
+}: Pick<Cgroup, "unified">): Pick<ContainerRecord, "pid" | "startTicks"> | undefined {
+  if (unified === undefined) return undefined;
+  const pids = (readKernelFile(join(unified, "cgroup.procs")) ?? "").split("\n").map(Number);
+  const pid = pids.find((one) => readKernelFile(`/proc/${one}/cmdline`)?.split("\0")[0] === GOFER);
+  const startTicks = pid === undefined ? undefined : readStartTicks(pid);
+  return pid === undefined || startTicks === undefined ? undefined : { pid, startTicks };
 }

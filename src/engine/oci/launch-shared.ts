@@ -2,7 +2,10 @@
 
 import { join } from "node:path";
 import { allEnded } from "../../common/concurrency.ts";
-import { coverBootId } from "./boot-id.ts";
+import type { ContainerSpec } from "../engine.ts";
+import { perlCommand } from "../host/perl-program.ts";
+import { runProgram } from "../host/run-program.ts";
+import { stageOf } from "../storage/rootfs.ts";
 import type { Launch, LaunchContext, Preparation } from "./launch-context.ts";
 import { FOLDER_NAMES } from "./remove-container.ts";
 import { runRuntime, writeConfig } from "./run-runtime.ts";
@@ -40,4 +43,28 @@ export function createSharedLaunch(
       ]);
     },
   };
+}
+
+const BOOT_ID_TIMEOUT_MS = 10_000;
+
+interface BootIdOptions {
+  readonly perlDirectory: string;
+  readonly spec: Pick<ContainerSpec, "directory" | "bootId">;
+  /** Its first process, as the host counts. */
+  readonly pid: number;
+}
+
+/**
+ * Covers `/proc/sys/kernel/random/boot_id` of a container before any program of it runs: programs read
+ * one id for each start, never that of the machine.
+ * @throws SandboxError unavailable, canceled, deadline_exceeded
+ */
+async function coverBootId(options: BootIdOptions, signal: AbortSignal): Promise<void> {
+  const { perlDirectory, spec, pid } = options;
+  const { directory, bootId } = spec;
+  if (bootId === undefined) return;
+  const stage = stageOf(directory).directory;
+  const words = [process.arch, String(process.pid), String(pid), stage, bootId];
+  const command = perlCommand(perlDirectory, "boot-id", words);
+  await runProgram(command, { signal, timeoutMs: BOOT_ID_TIMEOUT_MS });
 }
