@@ -1,18 +1,18 @@
 /** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
+import { anySignal } from "../common/any-signal.ts";
 import {
   COPY_FULL_PATTERN,
   diskFullError,
   errorText,
-  type ErrorWord,
   isCode,
   SandboxError,
+  type ErrorWord,
 } from "../common/errors.ts";
 import { BTRFS, readPendingBytes } from "../engine/storage/btrfs-space.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
-import { whileSpaceLeft } from "./while-space-left.ts";
 
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
@@ -163,4 +163,43 @@ export function createCopyLedger(): CopyLedger {
 
 function toMb(bytes: number): number {
   return Math.floor(Math.max(bytes, 0) / BYTES_PER_MB);
+}
+
+/** A fast disk takes some hundred megabytes in it. */
+const LOOK_MS = 100;
+
+interface DiskLooks {
+  readonly signal: AbortSignal;
+  /** Rejects when the disk has too little left. */
+  readonly requireSpaceLeft: () => Promise<void>;
+}
+
+/**
+ * Does work whose bytes are not known before, and ends it when the disk has too little left. Looks
+ * before the work and while it goes on, one look at a time: on a disk that hangs, looks must not
+ * wait for it by the thousand.
+ * @throws what `requireSpaceLeft` and the work throw
+ */
+export async function whileSpaceLeft<T>(
+  { signal, requireSpaceLeft }: DiskLooks,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  await requireSpaceLeft();
+  const full = new AbortController();
+  let isLooking = false;
+  const look = async (): Promise<void> => {
+    if (isLooking) return;
+    isLooking = true;
+    await requireSpaceLeft().catch((error: unknown) => full.abort(error));
+    isLooking = false;
+  };
+  // It never rejects.
+  const timer = setInterval(() => void look(), LOOK_MS);
+  try {
+    return await work(anySignal([signal, full.signal]));
+  } catch (error) {
+    throw full.signal.aborted && !signal.aborted ? full.signal.reason : error;
+  } finally {
+    clearInterval(timer);
+  }
 }

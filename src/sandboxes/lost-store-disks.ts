@@ -1,9 +1,13 @@
-/** Removes disks in the store of a home that no container and no volume has any more. */
+/**
+ * Removes disks in the store of a home that no container and no volume has any more. The store is a file
+ * system of its own: after a power cut it can have a disk whose folder the home has not, because it was
+ * new there or removed, and a copy of a home has the disks of all containers that it forgot.
+ */
 
 import { readdir } from "node:fs/promises";
 import { basename } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { listStoreDisks, removeStoreDisk } from "../engine/storage/store-disks.ts";
+import { listStoreDisks, removeStoreDisk } from "../engine/storage/store-image.ts";
 import { listVolumeDisks } from "../engine/storage/volume-disk.ts";
 import type { Store } from "../store/store.ts";
 

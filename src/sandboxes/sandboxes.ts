@@ -1,8 +1,9 @@
 /** The sandbox registry: what control and gateway may ask, and what must end with it. */
 
-import { dirname } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import type { Clock } from "../common/clock.ts";
-import { createTrack } from "../common/concurrency.ts";
+import { createGate, createTrack } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
@@ -10,18 +11,20 @@ import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { tellChangedLayers } from "./changed-layers.ts";
-import { closeEntries } from "./close-entries.ts";
-import type { SandboxEntry } from "./context.ts";
+import type { Folders, History, Registry, SandboxEntry, Services, Tenant } from "./context.ts";
+import { discard } from "./discard.ts";
 import { startDiskWatch } from "./disk-watch.ts";
 import { expireDue, nextExpiry } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
-import { makeFolders } from "./folders.ts";
 import { forgetUnfinished } from "./instance-rows.ts";
+import { SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { countByTeam, countSandboxes, type SandboxCount } from "./list-sandboxes.ts";
 import { startLogBook } from "./log-book.ts";
 import { startDiskMoves, type PauseToDisk } from "./pause-to-disk.ts";
 import { startPool, type Pool, type PoolShare } from "./pool.ts";
 import { reclaimAtStart } from "./reclaim-at-start.ts";
+import { containersDirectory } from "./reclaim.ts";
+import { endEntry } from "./registry.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import { createTeamQuota } from "./team-quota.ts";
@@ -207,4 +210,51 @@ function asTeam(
   team: string,
 ): RegistryContext {
   return { ...context, team, templates: createTemplates({ ...options, team }) };
+}
+
+/** Makes the folders of the instance `owner`, and those of layers and volumes. */
+async function makeFolders(
+  home: string,
+  owner: string,
+): Promise<Omit<Folders, "copies" | "volumeDisks">> {
+  const layersDirectory = join(home, "layers");
+  const volumesDirectory = join(home, "volumes");
+  const directory = containersDirectory(home, owner);
+  for (const folder of [volumesDirectory, layersDirectory, directory])
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  // Made by the first snapshot that needs it.
+  const disksDirectory = join(layersDirectory, SNAPSHOT_DISKS);
+  return { home, directory, layersDirectory, disksDirectory, volumesDirectory };
+}
+
+/** Sandboxes ended at once when the registry closes; each is a few processes and mounts. */
+const ENDS_AT_ONCE = 8;
+
+/** Ends every sandbox, or leaves them running for the next start. */
+async function closeEntries(
+  context: Services & Tenant & Folders & History & Registry,
+  onExit: "kill" | "leave",
+): Promise<void> {
+  const entries = [...context.entries.values()];
+  if (onExit === "leave") {
+    for (const entry of entries) {
+      entry.run?.end();
+      entry.follower?.[Symbol.dispose]();
+    }
+    return;
+  }
+  // Rows without an entry: of sandboxes that could not be adopted, or not be removed.
+  const others = context.store.sandboxes
+    .ofOwner(context.owner)
+    .filter(({ sandboxId }) => !context.entries.has(sandboxId));
+  const gate = createGate(ENDS_AT_ONCE);
+  const ends = [
+    ...entries.map((entry) => gate.run(() => endEntry(context, entry, "service end"))),
+    ...others.map((record) => gate.run(() => discard(context, record, "service end"))),
+  ];
+  for (const end of await Promise.allSettled(ends)) {
+    if (end.status === "rejected") {
+      context.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
+    }
+  }
 }

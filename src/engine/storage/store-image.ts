@@ -9,8 +9,9 @@ import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, isThere, readKernelFile, syncFolder } from "../../common/files.ts";
+import { draftOf, isThere, listFolder, readKernelFile, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
+import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
@@ -92,6 +93,20 @@ export async function findDisksFolder(
     if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
+}
+
+type Place = NonNullable<Parameters<typeof findDisksFolder>[1]>;
+
+/** Names of the containers or volumes that have one; none where no store is mounted. */
+export async function listStoreDisks(home: string, of: Place): Promise<string[]> {
+  const folder = await findDisksFolder(home, of);
+  return folder === undefined ? [] : listFolder(folder);
+}
+
+/** Removes one that no container and no volume has; idempotent. */
+export async function removeStoreDisk(home: string, of: Place, name: string): Promise<void> {
+  const folder = await findDisksFolder(home, of);
+  if (folder !== undefined) await removeTree(join(folder, name));
 }
 
 /** What the store has, as statfs(2) tells. */
