@@ -5,7 +5,14 @@ import type { Layer } from "../engine/engine.ts";
 import { createOnce, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_BUILD_TIMEOUT_MS, type buildBase } from "../engine/templates/base.ts";
-import { findBuildStart, findBuilt, findNewest, hasLostModes, newLayerMoment, type BuiltKind } from "./base-layers.ts";
+import {
+  findBuildStart,
+  findBuilt,
+  findNewest,
+  hasLostModes,
+  newLayerMoment,
+  type BuiltKind,
+} from "./base-layers.ts";
 import { recordBuildTime } from "./build-times.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
 
