@@ -19,19 +19,24 @@ export interface FollowOptions {
   readonly input: Buffer;
 }
 
-/** Waits for output, until it pauses, the process ends or the time is over. */
+/**
+ * Waits for output, until it pauses, the process ends or the time is over. In a pause the output is
+ * looked at once: it may come byte by byte.
+ */
 export async function followInput(process: ProcessView, options: FollowOptions): Promise<void> {
-  const { clock, deadline } = options;
+  const { clock, cursor, deadline } = options;
   while (isRunning(process) && !deadline.aborted) {
     const { totalBytes } = process.output;
-    const hasAnswer = totalBytes > options.cursor && !(await isEcho(process, options));
-    // What came meanwhile wakes no caller any more.
-    if (process.output.totalBytes !== totalBytes) continue;
-    const pause = hasAnswer
+    const hasOutput = totalBytes > cursor;
+    const pause = hasOutput
       ? anySignal([deadline, timeLimit(clock, QUIET_MS, deadline)])
       : deadline;
     await process.changed(pause);
-    if (hasAnswer && process.output.totalBytes === totalBytes) return;
+    const isQuiet = () => isRunning(process) && process.output.totalBytes === totalBytes;
+    if (!hasOutput || !isQuiet()) continue;
+    if (!(await isEcho(process, options))) return;
+    // What came meanwhile wakes no caller any more.
+    if (isQuiet()) await process.changed(deadline);
   }
 }
 
