@@ -101,15 +101,28 @@ const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema, summar
 /** Ends a record that ripgrep was killed in: one that is too long already is told. */
 export const RECORD_END = Buffer.of(NEWLINE);
 
-/** Reads what `rg --json` prints. */
+/** Those that are read, by their beginnings. */
+const READ_RECORD = /^\{"type":"(?:match|context|end|summary)"/;
+const MAX_BEGINNING_BYTES = 20;
+
+/**
+ * Reads what `rg --json` prints. Each text that is no JSON costs the time of some thousand bytes: behind
+ * the first one, which no ripgrep prints, nothing is read.
+ */
 export function createRipgrepReader(events: RipgrepEvents): (chunk: Uint8Array) => void {
+  let isOther = false;
   return createRecordReader([NEWLINE], ([record]) => {
-    const parsed = recordSchema.safeParse(toJson(record)).data;
-    if (parsed === undefined) {
+    if (isOther || !READ_RECORD.test(record?.toString("latin1", 0, MAX_BEGINNING_BYTES) ?? ""))
+      return;
+    const value = toJson(record);
+    if (value === undefined) {
       const path = pathOfCutMatch(record);
       if (path !== undefined) events.found({ path, line: undefined, text: "", isMatch: true });
+      isOther = record?.length !== MAX_RECORD_BYTES;
       return;
     }
+    const parsed = recordSchema.safeParse(value).data;
+    if (parsed === undefined) return;
     if (parsed.type === "summary") {
       events.summary();
       return;

@@ -95,3 +95,14 @@ test("a name that is no UTF-8 is told as every other tool tells it", () => {
   );
   expect(names).toEqual([told, told]);
 });
+
+test.for([
+  { name: "nothing", line: "\n" },
+  { name: "no JSON", line: "{\n" },
+  { name: "the half of a record", line: '{"type":"end"\n' },
+])("lines of $name, which no ripgrep prints, take a bounded time", ({ line }) => {
+  const output = line.repeat(Math.ceil(400_000 / line.length));
+  const before = process.threadCpuUsage();
+  expect(readAll(output)).toEqual([]);
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(150);
+});
