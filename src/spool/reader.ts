@@ -2,7 +2,17 @@
 
 import { join } from "node:path";
 import { readLayout, segmentName, type Layout } from "./folders.ts";
-import { readSegment, type Piece, type Segment, type StreamSizes } from "./segment.ts";
+import {
+  readSegment,
+  totalOf,
+  type Piece,
+  type PieceRange,
+  type Segment,
+  type StreamSizes,
+} from "./segment.ts";
+
+/** Of one read. */
+const MAX_PIECES = 16_384;
 
 /** How much was written, kept or not. */
 export interface Extent {
@@ -14,8 +24,8 @@ export interface Extent {
 }
 
 /**
- * What is kept from a position on, oldest first, until about `maxBytes` are there. Where nothing
- * is kept at that position, the first piece begins later.
+ * What is kept from a position on, oldest first, until about `maxBytes` or `MAX_PIECES` are there.
+ * Where nothing is kept at that position, the first piece begins later.
  */
 export async function readPieces(
   folder: string,
@@ -31,9 +41,10 @@ export async function readPieces(
   let bytes = 0;
   for (const [index, start] of starts.entries()) {
     if (index < first) continue;
-    if (bytes >= maxBytes) break;
+    const most = MAX_PIECES - pieces.length;
+    if (bytes >= maxBytes || most === 0) break;
     // Sequential: how many files are needed depends on what they hold.
-    const segment = await readAt(folder, start);
+    const segment = await readAt(folder, start, { from, most });
     // A write that a stalled disk does at last can reach into the file that follows.
     const end = starts[index + 1] ?? Number.POSITIVE_INFINITY;
     for (const piece of segment?.pieces ?? []) {
@@ -53,22 +64,27 @@ export async function readPieces(
 export async function measureSpool(folder: string): Promise<Extent> {
   const { starts, gap } = await readLayout(folder);
   const last = await readLast(folder, starts);
-  const written = { stdout: 0, stderr: 0, note: 0, ...last?.before };
-  for (const { stream, bytes } of last?.pieces ?? []) written[stream] += bytes.length;
-  return { written, end: last?.end ?? 0, gap };
+  const written = last?.written ?? { stdout: 0, stderr: 0, note: 0 };
+  return { written, end: totalOf(written), gap };
 }
 
 /** The last file with a whole header: a killed server can leave one without. */
 async function readLast(folder: string, starts: readonly number[]): Promise<Segment | undefined> {
   for (const start of starts.toReversed()) {
-    const segment = await readAt(folder, start);
+    const segment = await readAt(folder, start, NO_PIECES);
     if (segment !== undefined) return segment;
   }
   return undefined;
 }
 
-async function readAt(folder: string, start: number): Promise<Segment | undefined> {
-  return readSegment(join(folder, segmentName(start)));
+const NO_PIECES: PieceRange = { from: 0, most: 0 };
+
+async function readAt(
+  folder: string,
+  start: number,
+  range: PieceRange,
+): Promise<Segment | undefined> {
+  return readSegment(join(folder, segmentName(start)), range);
 }
 
 /** Pieces that follow each other in one stream, as one. */

@@ -23,11 +23,16 @@ export interface Piece {
 
 /** What a file of a spool holds. */
 export interface Segment {
-  /** What came before this file, by stream; the sum is the position of its first byte. */
-  readonly before: StreamSizes;
+  /** What was written up to its end, by stream; the sum is the position behind its last byte. */
+  readonly written: StreamSizes;
+  /** Those that were asked for. */
   readonly pieces: readonly Piece[];
-  /** Position behind its last byte. */
-  readonly end: number;
+}
+
+/** Pieces from a position on, at most so many: streams that alternate make one of each byte. */
+export interface PieceRange {
+  readonly from: number;
+  readonly most: number;
 }
 
 const MAGIC = "smcpspl1";
@@ -62,32 +67,35 @@ export function writeFrameHeader(
 }
 
 /** A file of a spool; undefined when it is gone or none. */
-export async function readSegment(path: string): Promise<Segment | undefined> {
+export async function readSegment(path: string, range: PieceRange): Promise<Segment | undefined> {
   const file = await ifThere(readFile(path));
   // Dropped to free space: the reader takes it as a gap.
-  return file === undefined ? undefined : decodeSegment(file);
+  return file === undefined ? undefined : decodeSegment(file, range);
 }
 
-function decodeSegment(file: Buffer): Segment | undefined {
+function decodeSegment(file: Buffer, { from, most }: PieceRange): Segment | undefined {
   if (file.length < HEADER_BYTES || file.toString("latin1", 0, MAGIC.length) !== MAGIC) {
     return undefined;
   }
-  const before = { stdout: 0, stderr: 0, note: 0 };
+  const written = { stdout: 0, stderr: 0, note: 0 };
   for (const [index, stream] of STREAMS.entries()) {
-    before[stream] = Number(file.readBigUInt64LE(MAGIC.length + index * 8));
+    written[stream] = Number(file.readBigUInt64LE(MAGIC.length + index * 8));
   }
   const pieces: Piece[] = [];
-  let position = totalOf(before);
+  let position = totalOf(written);
   let at = HEADER_BYTES;
   while (at + FRAME_HEADER_BYTES < file.length) {
     const word = file.readUInt32LE(at);
     const stream = STREAMS[word >>> STREAM_SHIFT];
     if (stream === undefined) break;
     at += FRAME_HEADER_BYTES;
-    const bytes = file.subarray(at, at + (word & LENGTH_MASK));
-    if (bytes.length > 0) pieces.push({ stream, start: position, bytes });
-    position += bytes.length;
-    at += bytes.length;
+    const length = Math.min(word & LENGTH_MASK, file.length - at);
+    if (length > 0 && position + length > from && pieces.length < most) {
+      pieces.push({ stream, start: position, bytes: file.subarray(at, at + length) });
+    }
+    written[stream] += length;
+    position += length;
+    at += length;
   }
-  return { before, pieces, end: position };
+  return { written, pieces };
 }
