@@ -11,7 +11,13 @@ import {
   SECRET_VARIABLE,
 } from "../daemon/daemon-command.ts";
 import type { Bind } from "../engine.ts";
-import { type BundleOptions, createProcess, createResources } from "../oci/bundle.ts";
+import {
+  createProcess,
+  createResources,
+  fixedMount,
+  MOUNTS,
+  type BundleOptions,
+} from "../oci/bundle.ts";
 import { trialWords } from "./abilities.ts";
 
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
@@ -82,7 +88,6 @@ export function createSentryBundle(options: SentryBundleOptions) {
 
 function createMounts(options: SentryBundleOptions) {
   const { rootPath, daemonPath, binds, hasTmp, bootIdPath } = options;
-  const locked = ["nosuid", "noexec", "nodev"];
   // With all that is mounted below, such as a volume in /tmp: Linux gives no part of a locked tree.
   const writable = ["rbind", "rw", "nosuid", "nodev"];
   const mountBelow = (path: string, mountOptions: readonly string[]) => ({
@@ -91,29 +96,16 @@ function createMounts(options: SentryBundleOptions) {
     source: `${rootPath}${path}`,
     options: mountOptions,
   });
-  const fixed = ["bind", "ro", "nosuid", "nodev"];
   return [
-    { destination: "/proc", type: "proc", source: "proc", options: locked },
-    { destination: "/sys", type: "sysfs", source: "sysfs", options: [...locked, "ro"] },
-    {
-      destination: "/dev/shm",
-      type: "tmpfs",
-      source: "shm",
-      options: [...locked, "mode=1777", "size=64m"],
-    },
-    { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: locked },
-    {
-      destination: "/run",
-      type: "tmpfs",
-      source: "tmpfs",
-      options: ["nosuid", "nodev", "mode=755", "size=64m"],
-    },
+    MOUNTS.proc,
+    MOUNTS.sys,
+    MOUNTS.shm,
+    MOUNTS.mqueue,
+    MOUNTS.run,
     // An empty /tmp would get a file system in memory, which no snapshot has.
     ...(hasTmp ? [mountBelow("/tmp", writable)] : []),
     ...binds.map(({ path }) => mountBelow(path, [...writable, UNCACHED])),
-    { destination: DAEMON_DIRECTORY, type: "bind", source: daemonPath, options: fixed },
-    ...(bootIdPath === undefined
-      ? []
-      : [{ destination: BOOT_ID, type: "bind", source: bootIdPath, options: fixed }]),
+    fixedMount(DAEMON_DIRECTORY, daemonPath),
+    ...(bootIdPath === undefined ? [] : [fixedMount(BOOT_ID, bootIdPath)]),
   ];
 }

@@ -184,10 +184,35 @@ function standInLimits(
   return isCounted ? [size] : [{ type: "RLIMIT_NPROC", hard: count, soft: count }, size];
 }
 
+const LOCKED = ["nosuid", "noexec", "nodev"] as const;
+
+/** What a container has under every kernel. */
+export const MOUNTS = {
+  proc: { destination: "/proc", type: "proc", source: "proc", options: LOCKED },
+  shm: {
+    destination: "/dev/shm",
+    type: "tmpfs",
+    source: "shm",
+    options: [...LOCKED, "mode=1777", "size=64m"],
+  },
+  mqueue: { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: LOCKED },
+  sys: { destination: "/sys", type: "sysfs", source: "sysfs", options: [...LOCKED, "ro"] },
+  run: {
+    destination: "/run",
+    type: "tmpfs",
+    source: "tmpfs",
+    options: ["nosuid", "nodev", "mode=755", "size=64m"],
+  },
+} as const;
+
+/** A file or folder of the host that nothing inside changes. */
+export function fixedMount(destination: string, source: string) {
+  return { destination, type: "bind", source, options: ["bind", "ro", "nosuid", "nodev"] };
+}
+
 function createMounts(daemonPath: string): object[] {
-  const locked = ["nosuid", "noexec", "nodev"];
   return [
-    { destination: "/proc", type: "proc", source: "proc", options: locked },
+    MOUNTS.proc,
     {
       destination: "/dev",
       type: "tmpfs",
@@ -202,26 +227,11 @@ function createMounts(daemonPath: string): object[] {
         `max=${MAX_TERMINALS}`,
       ),
     },
-    {
-      destination: "/dev/shm",
-      type: "tmpfs",
-      source: "shm",
-      options: [...locked, "mode=1777", "size=64m"],
-    },
-    { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: locked },
-    { destination: "/sys", type: "sysfs", source: "sysfs", options: [...locked, "ro"] },
-    {
-      destination: "/run",
-      type: "tmpfs",
-      source: "tmpfs",
-      options: ["nosuid", "nodev", "mode=755", "size=64m"],
-    },
-    {
-      destination: DAEMON_DIRECTORY,
-      type: "bind",
-      source: daemonPath,
-      options: ["bind", "ro", "nosuid", "nodev"],
-    },
+    MOUNTS.shm,
+    MOUNTS.mqueue,
+    MOUNTS.sys,
+    MOUNTS.run,
+    fixedMount(DAEMON_DIRECTORY, daemonPath),
   ];
 }
 
