@@ -68,11 +68,14 @@ export function openFolders(folders: CgroupFolders): Omit<Cgroup, "path" | "make
 }
 
 /** Makes a folder and its parent, which the last container of another service may take away. */
-export async function makeGroupFolder(folder: string): Promise<void> {
+export async function makeGroupFolder(
+  folder: string,
+  makeParent: (parent: string) => void | Promise<void> = makeIfMissing,
+): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       // Not recursive: in a file system of the kernel that may never return.
-      await makeIfMissing(dirname(folder));
+      await makeParent(dirname(folder));
       await makeIfMissing(folder);
       return;
     } catch (error) {

@@ -4,12 +4,11 @@
  * the container, may have another part or none; without the file signals stand in for a cgroup.
  */
 
-import { mkdir, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
-import { isCode, SandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { readKernelFile, writeWhole } from "../../common/files.ts";
 import type { ContainerLimits } from "../engine.ts";
-import { openFolders } from "./cgroup-folders.ts";
+import { makeGroupFolder, openFolders } from "./cgroup-folders.ts";
 import { makeParent, writeControl, type Delegation } from "./delegation.ts";
 import { openProcessGroup, type Cgroup } from "./process-group.ts";
 
@@ -18,8 +17,6 @@ export const GROUP_NAME = "cgroup";
 
 const CPU_PERIOD_US = 100_000;
 const BYTES_PER_MB = 1024 * 1024;
-/** Another instance may take the empty parent away between two of our calls. */
-const MAX_MAKE_ATTEMPTS = 5;
 
 /** What holds the container with this id, of this folder, at each call. */
 export function openUserCgroup(
@@ -41,7 +38,8 @@ export function openUserCgroup(
       if (delegation === undefined) return;
       const folder = join(delegation.folder, id);
       await writeWhole(join(directory, GROUP_NAME), `${folder}\n`);
-      await makeFolder(folder);
+      // One that is there is of a start that was broken off: its limits are set again.
+      await makeGroupFolder(folder, makeParent);
       setLimits(folder, limits, delegation);
     },
     freeze: async () => current().freeze(),
@@ -72,20 +70,6 @@ function readFolder(id: string, directory: string): string | undefined {
   const folder = readKernelFile(join(directory, GROUP_NAME))?.trimEnd();
   if (folder === undefined || !isAbsolute(folder) || basename(folder) !== id) return undefined;
   return folder;
-}
-
-async function makeFolder(folder: string): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      makeParent(dirname(folder));
-      await mkdir(folder);
-      return;
-    } catch (error) {
-      // One that is there is of a start that was broken off: its limits are set again.
-      if (isCode(error, "EEXIST") && (await stat(folder)).isDirectory()) return;
-      if (attempt === MAX_MAKE_ATTEMPTS || !isCode(error, "ENOENT")) throw error;
-    }
-  }
 }
 
 /** No swap: what a container may not hold in memory it may not hold at all. */
