@@ -117,23 +117,22 @@ export async function checkBinds(binds: readonly Bind[], layers: readonly Layer[
   }
 }
 
-/** The topmost layer that has the name decides what the merged tree shows. */
 async function isReal(name: string, layers: readonly Layer[]): Promise<boolean> {
-  for (const layer of layers.toReversed()) {
-    const kind = await kindOf(join(layer.root, name));
-    if (kind === "other") return false;
-    if (kind !== "missing") return true;
-  }
-  return true;
+  return (await mergedKind(name, layers)) !== "other";
 }
 
-/** Whether the merged tree has a folder of this name, as the topmost layer that knows it says. */
+/** Whether the merged tree has a folder of this name. */
 export async function hasFolder(name: string, layers: readonly Layer[]): Promise<boolean> {
+  return (await mergedKind(name, layers)) === "folder";
+}
+
+/** The topmost layer that has the name decides what the merged tree shows. */
+async function mergedKind(name: string, layers: readonly Layer[]): Promise<Kind> {
   for (const layer of layers.toReversed()) {
     const kind = await kindOf(join(layer.root, name));
-    if (kind !== "missing") return kind === "folder";
+    if (kind !== "missing") return kind;
   }
-  return false;
+  return "missing";
 }
 
 async function checkFolder(name: string, layers: readonly Layer[]): Promise<void> {
@@ -143,7 +142,9 @@ async function checkFolder(name: string, layers: readonly Layer[]): Promise<void
   });
 }
 
-async function kindOf(path: string): Promise<"folder" | "missing" | "removed" | "other"> {
+type Kind = "folder" | "missing" | "removed" | "other";
+
+async function kindOf(path: string): Promise<Kind> {
   try {
     const entry = await lstat(path);
     if (entry.isDirectory()) return "folder";
