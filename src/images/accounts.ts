@@ -2,13 +2,12 @@
 
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
+import { rowsOf, shadowRow, toText, type Row } from "../engine/templates/settings.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 import { MAX_PATH_BYTES } from "./tree.ts";
 
 const FIRST_ID = 1000;
 const LAST_ID = 60_000;
-/** Any day will do; zero would ask for a new password. */
-const PASSWORD_DAY = 19_000;
 const SUDO_GROUP = "sudo";
 const SUDO_ID = 27;
 const USER = "user";
@@ -16,15 +15,13 @@ const SHELL = "/bin/bash";
 /** A name of an account that a shell and the daemon take. */
 const NAME_PATTERN = /^[a-z_][a-z0-9_.-]{0,31}\$?$/i;
 
-type Row = readonly string[];
-
 /**
  * Adds what is missing; returns the name of the account that the image's configuration means.
  * A sandbox's user is a member of the group sudo, which needs no password.
  */
 export async function addUser(files: TreeWriter, configured: string): Promise<string | undefined> {
-  const users = rowsOf(await files.read("/etc/passwd"));
-  const groups = rowsOf(await files.read("/etc/group"));
+  const users = rowsOf((await files.read("/etc/passwd")) ?? "");
+  const groups = rowsOf((await files.read("/etc/group")) ?? "");
   if (find(users, "root") === undefined) {
     users.unshift(["root", "x", "0", "0", "root", "/root", "/bin/sh"]);
   }
@@ -49,7 +46,7 @@ export async function addUser(files: TreeWriter, configured: string): Promise<st
 
 /** The home of an account in Unicode, or `/` where that can be no directory. */
 export async function findHome(files: TreeWriter, name: string): Promise<string> {
-  const home = find(rowsOf(await files.read("/etc/passwd")), name)?.[5] ?? "";
+  const home = find(rowsOf((await files.read("/etc/passwd")) ?? ""), name)?.[5] ?? "";
   const bytes = Buffer.from(home, "latin1");
   const isUsable = home.startsWith("/") && files.isSeenDirectory(home) && isUtf8(bytes);
   return isUsable ? bytes.toString("utf8") : "/";
@@ -57,18 +54,7 @@ export async function findHome(files: TreeWriter, name: string): Promise<string>
 
 /** The id of the group that may use sudo. */
 export async function findSudoGroup(files: TreeWriter): Promise<number> {
-  return Number(find(rowsOf(await files.read("/etc/group")), SUDO_GROUP)?.[2] ?? SUDO_ID);
-}
-
-function rowsOf(text: string | undefined): Row[] {
-  return (text ?? "")
-    .split("\n")
-    .filter((line) => line.includes(":"))
-    .map((line) => line.split(":"));
-}
-
-function toText(rows: readonly Row[]): string {
-  return rows.map((row) => `${row.join(":")}\n`).join("");
+  return Number(find(rowsOf((await files.read("/etc/group")) ?? ""), SUDO_GROUP)?.[2] ?? SUDO_ID);
 }
 
 function find(rows: readonly Row[], name: string): Row | undefined {
@@ -92,25 +78,14 @@ function withMember([name = "", password = "x", id = "", members = ""]: Row): Ro
   return [name, password, id, [...new Set([...list, USER])].join(",")];
 }
 
-/** A star fits no password: no login by one works, and none is asked for from root. */
 async function addPasswords(files: TreeWriter, users: readonly Row[]): Promise<void> {
   const facts = files.facts("/etc/shadow");
   if (facts === undefined) return;
-  const rows = rowsOf(await files.read("/etc/shadow"));
+  const rows = rowsOf((await files.read("/etc/shadow")) ?? "");
   // Both files may have a row for every few of their bytes.
   const known = new Set(rows.map(([name]) => name));
   const missing = users.filter(([name]) => !known.has(name));
-  const added = missing.map(([name = ""]) => [
-    name,
-    "*",
-    String(PASSWORD_DAY),
-    "0",
-    "99999",
-    "7",
-    "",
-    "",
-    "",
-  ]);
+  const added = missing.map(([name = ""]) => shadowRow(name));
   const { mode, uid, gid } = facts;
   await files.write("/etc/shadow", toText([...rows, ...added]), { mode, uid, gid });
 }

@@ -160,27 +160,24 @@ export function createAccounts(source: {
   readonly passwd: string;
   readonly group: string;
 }): Accounts {
-  const users = records(source.passwd).filter((fields) => isSystem(fields));
-  const groups = records(source.group).filter((fields) => isSystem(fields));
+  const users = rowsOf(source.passwd).filter((fields) => isSystem(fields));
+  const groups = rowsOf(source.group).filter((fields) => isSystem(fields));
   const { name, id, home, shell } = SANDBOX_USER;
   users.push([name, "x", String(id), String(id), "", home, shell]);
   if (!groups.some(([group]) => group === "sudo")) groups.push(["sudo", "x", "27", ""]);
   groups.push([name, "x", String(id), ""]);
   const memberOf = (group: string | undefined) => (group === "sudo" ? name : "");
   return {
-    passwd: lines(users.map(([user = "", , ...rest]) => [user, "x", ...rest])),
-    group: lines(groups.map(([group = "", , gid = ""]) => [group, "x", gid, memberOf(group)])),
-    // No password fits a star: no login by one works, and `su` from root needs none.
-    shadow: lines(
-      users.map(([user = ""]) => [user, "*", String(PASSWORD_DAY), "0", "99999", "7", "", "", ""]),
-    ),
-    gshadow: lines(groups.map(([group = ""]) => [group, "*", "", memberOf(group)])),
+    passwd: toText(users.map(([user = "", , ...rest]) => [user, "x", ...rest])),
+    group: toText(groups.map(([group = "", , gid = ""]) => [group, "x", gid, memberOf(group)])),
+    shadow: toText(users.map(([user = ""]) => shadowRow(user))),
+    gshadow: toText(groups.map(([group = ""]) => [group, "*", "", memberOf(group)])),
   };
 }
 
 /** The id of a group in such a file; 0 when there is none. */
 export function groupId(group: string, name: string): number {
-  const found = records(group).find(([candidate]) => candidate === name);
+  const found = rowsOf(group).find(([candidate]) => candidate === name);
   return Number(found?.[2] ?? 0);
 }
 
@@ -189,13 +186,21 @@ function isSystem([name, , id]: readonly string[]): boolean {
   return Number(id) < FIRST_PERSON || Number(id) === NO_USER;
 }
 
-function records(text: string): string[][] {
+/** A row of a file of accounts: its fields. */
+export type Row = readonly string[];
+
+export function rowsOf(text: string): Row[] {
   return text
     .split("\n")
     .filter((line) => line.includes(":"))
     .map((line) => line.split(":"));
 }
 
-function lines(rows: readonly (readonly string[])[]): string {
+export function toText(rows: readonly Row[]): string {
   return rows.map((row) => `${row.join(":")}\n`).join("");
+}
+
+/** No password fits a star: no login by one works, and `su` from root needs none. */
+export function shadowRow(user: string): Row {
+  return [user, "*", String(PASSWORD_DAY), "0", "99999", "7", "", "", ""];
 }

@@ -6,7 +6,7 @@
  */
 
 import { X509Certificate } from "node:crypto";
-import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
 import { errorText, hasErrorCode, isCode, SandboxError } from "../../common/errors.ts";
@@ -19,7 +19,7 @@ import { discardFolder } from "../host/drafts.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { shiftIds } from "./base.ts";
-import { LOCAL_MODE, makeFolder } from "./settings.ts";
+import { LOCAL_MODE, makeFolder, writeSetting } from "./settings.ts";
 
 const LOCAL_FOLDER = "/usr/local/share/ca-certificates";
 const CERTS = "etc/ssl/certs";
@@ -132,19 +132,18 @@ async function makeTrust(target: string, own: readonly string[]): Promise<void> 
 async function writeSudoRule(root: string): Promise<void> {
   await makeFolder(join(root, "etc"), 0o755);
   await makeFolder(join(root, SUDO_FOLDER), 0o750);
-  await writeFile(join(root, SUDO_RULE), KEPT);
-  await chmod(join(root, SUDO_RULE), 0o440);
+  await writeSetting(join(root, SUDO_RULE), KEPT, 0o440);
 }
 
 async function writeStore(root: string, own: readonly string[]): Promise<void> {
   await makeFolders(root, { path: CERTS, mode: 0o755 });
   for (const [index, pem] of own.entries()) {
-    await writeText(join(root, CERTS, `sandbox-mcp-${index}.pem`), pem);
+    await writeSetting(join(root, CERTS, `sandbox-mcp-${index}.pem`), pem);
   }
   // Names by which OpenSSL finds them without the bundle; the variables name that, too.
   await runProgram(["openssl", "rehash", join(root, CERTS)]).catch(() => undefined);
-  await writeText(join(root, OWN), own.join(""));
-  await writeText(join(root, BUNDLE), [...rootCertificates.map(withNewline), ...own].join(""));
+  await writeSetting(join(root, OWN), own.join(""));
+  await writeSetting(join(root, BUNDLE), [...rootCertificates.map(withNewline), ...own].join(""));
 }
 
 /** Where the package of certificates looks for those of a machine. */
@@ -154,7 +153,7 @@ async function writeLocal(usr: string, own: readonly string[]): Promise<void> {
   // A layer gives its directories their modes in those below, too.
   await makeFolders(usr, { path: folder, mode: LOCAL_MODE });
   for (const [index, pem] of own.entries()) {
-    await writeText(join(usr, folder, `sandbox-mcp-${index}.crt`), pem);
+    await writeSetting(join(usr, folder, `sandbox-mcp-${index}.crt`), pem);
   }
 }
 
@@ -167,11 +166,6 @@ async function makeFolders(
     folder = join(folder, part);
     await makeFolder(folder, mode);
   }
-}
-
-async function writeText(path: string, text: string): Promise<void> {
-  await writeFile(path, text);
-  await chmod(path, 0o644);
 }
 
 /** Those that no public list has, in an order that does not depend on where they were found. */
