@@ -46,11 +46,7 @@ export interface RawConfig {
 
 /** @throws SandboxError failed_precondition when malformed or for another machine */
 export function parseImageConfig(document: Buffer): RawConfig {
-  const { architecture, os, config, rootfs } = parse(
-    schema,
-    document.toString("latin1"),
-    "its configuration",
-  );
+  const { architecture, os, config, rootfs } = parse(schema, document, "its configuration");
   if (os !== "linux" || architecture !== ownArchitecture()) {
     layoutFault(`it is for another machine than linux/${ownArchitecture()}`);
   }

@@ -58,8 +58,8 @@ export function layoutFault(reason: string, cause?: unknown): never {
 }
 
 export async function readManifest(layout: string): Promise<Manifest> {
-  const text = await readDocument(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
-  return findManifest(layout, parse(indexSchema, text, "its index"), 0);
+  const document = await readDocument(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
+  return findManifest(layout, parse(indexSchema, document, "its index"), 0);
 }
 
 async function findManifest(
@@ -74,12 +74,12 @@ async function findManifest(
     const list = quoteUntrusted([...new Set(offered)].join(", "));
     layoutFault(`it has nothing for linux/${ownArchitecture()}, only ${list || "nothing"}`);
   }
-  const text = (await readBlob(layout, own, MAX_DOCUMENT_BYTES)).toString("latin1");
-  const value = parseJson(text, "its manifest");
+  const document = await readBlob(layout, own, MAX_DOCUMENT_BYTES);
+  const value = parseJson(document, "its manifest");
   if (typeof value === "object" && value !== null && "manifests" in value) {
-    return findManifest(layout, parse(indexSchema, text, "its index"), depth + 1);
+    return findManifest(layout, parse(indexSchema, document, "its index"), depth + 1);
   }
-  return { ...parse(manifestSchema, text, "its manifest"), digest: own.digest };
+  return { ...parse(manifestSchema, document, "its manifest"), digest: own.digest };
 }
 
 function isOwn(platform: Descriptor["platform"]): boolean {
@@ -99,19 +99,13 @@ export async function readBlob(
   maxBytes: number,
 ): Promise<Buffer> {
   if (size > maxBytes) layoutFault("a document of it is too long");
-  const path = blobPath(layout, name);
-  const data = await readDocument(path, maxBytes);
-  const bytes = Buffer.from(data, "latin1");
-  if (bytes.length !== size || hashOf(bytes) !== name) wrongDigest(name);
+  const bytes = await readDocument(blobPath(layout, name), maxBytes);
+  if (bytes.length !== size || `sha256:${sha256Hex(bytes)}` !== name) wrongDigest(name);
   return bytes;
 }
 
 function blobPath(layout: string, name: string): string {
   return join(layout, "blobs", "sha256", name.slice("sha256:".length));
-}
-
-function hashOf(bytes: Buffer): string {
-  return `sha256:${sha256Hex(bytes)}`;
 }
 
 function wrongDigest(name: string): never {
@@ -147,7 +141,7 @@ export async function openLayer(
   }
 }
 
-async function readDocument(path: string, maxBytes: number): Promise<string> {
+async function readDocument(path: string, maxBytes: number): Promise<Buffer> {
   let file;
   try {
     file = await open(path, "r");
@@ -158,27 +152,27 @@ async function readDocument(path: string, maxBytes: number): Promise<string> {
   try {
     const facts = await file.stat();
     if (!facts.isFile() || facts.size > maxBytes) layoutFault("a document of it is too long");
-    return await file.readFile("latin1");
+    return await file.readFile();
   } finally {
     await file.close();
   }
 }
 
 /**
- * The value of a document, whose bytes are the characters of `text` (latin1).
+ * The value of a document.
  * @throws SandboxError failed_precondition for what does not fit the schema
  */
-export function parse<T>(schema: z.ZodType<T>, text: string, subject: string): T {
-  const result = schema.safeParse(parseJson(text, subject));
+export function parse<T>(schema: z.ZodType<T>, document: Buffer, subject: string): T {
+  const result = schema.safeParse(parseJson(document, subject));
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const where = quoteUntrusted(issue?.path.join(".") ?? "");
   return layoutFault(`${subject} is not as it must be: ${where} ${issue?.message ?? ""}`);
 }
 
-function parseJson(text: string, subject: string): unknown {
+function parseJson(document: Buffer, subject: string): unknown {
   try {
-    return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
+    return JSON.parse(document.toString("utf8"));
   } catch (error) {
     return layoutFault(`${subject} is not JSON`, error);
   }

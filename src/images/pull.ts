@@ -138,7 +138,7 @@ const sizesSchema = z.object({
 
 /** What a manifest says of its own size; undefined for an index, which says nothing of that. */
 function sizeOfBlobs(document: Buffer): number | undefined {
-  const { config, layers } = parse(sizesSchema, document.toString("latin1"), "its manifest");
+  const { config, layers } = parse(sizesSchema, document, "its manifest");
   return layers?.reduce((sum, { size }) => sum + size, config?.size ?? 0);
 }
 
