@@ -88,17 +88,8 @@ export async function initDaemon(
   });
 }
 
-/** Resolves when the daemon has made itself small for a long wait. */
-export async function idleDaemon(container: Container, signal: AbortSignal): Promise<void> {
-  await orderDaemon(container, "/rest", signal);
-}
-
-/** The sandbox has done nothing yet that a client of it is to be told. */
-export async function forgetLog(container: Container, signal: AbortSignal): Promise<void> {
-  await orderDaemon(container, "/forget", signal);
-}
-
-async function orderDaemon(
+/** `/rest` makes the daemon small for a long wait; `/forget` has its log begin anew. */
+export async function orderDaemon(
   container: Container,
   path: "/rest" | "/forget",
   signal: AbortSignal,

@@ -25,6 +25,20 @@ export interface CreateInput {
   readonly spec: ContainerSpec;
 }
 
+/** What a create that says nothing asks for, as for a sandbox of no client. */
+export const PLAIN_OPTIONS = {
+  timeoutSeconds: 0,
+  isSecured: true,
+  pausesAtTimeout: false,
+  keepsMemory: true,
+  resumesOnTraffic: false,
+  allowsInternet: undefined,
+  network: undefined,
+  metadata: undefined,
+  environment: {},
+  volumeMounts: [],
+} as const satisfies Omit<CreateOptions, "template">;
+
 /** The row of a sandbox that is about to be started. */
 export function toStartingRecord(
   context: Pick<Services, "clock" | "secrets"> &

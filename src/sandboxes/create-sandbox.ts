@@ -53,20 +53,9 @@ export async function createSandbox(
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
   const mounts = resolveMounts(context, options.volumeMounts);
-  return startSandbox(context, { options, resolved, mounts }, bounded);
-}
-
-/**
- * Starts what was checked and resolved before.
- * @throws SandboxError resource_exhausted when there are too many, unavailable when it fails.
- */
-async function startSandbox(
-  context: CreateContext,
-  plan: CreatePlan,
-  signal: AbortSignal,
-): Promise<Sandbox> {
   using reservation = context.quota.take(context.team);
-  return await startReserved(context, plan, { reservation, signal });
+  const plan = { options, resolved, mounts };
+  return await startReserved(context, plan, { reservation, signal: bounded });
 }
 
 /** The reservation that a start counts by, and what aborts it. */
@@ -76,8 +65,9 @@ interface StartOptions {
 }
 
 /**
- * As `startSandbox`, with a reservation that was made before. It is released when the sandbox counts by
+ * Starts what was checked and resolved before. The reservation is released when the sandbox counts by
  * itself; after a fault the caller releases it.
+ * @throws SandboxError resource_exhausted when the disk is too full, unavailable when it fails.
  */
 export async function startReserved(
   context: CreateContext,

@@ -13,12 +13,13 @@ import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
 import { initDaemon, toInit, toSpec } from "./boot.ts";
-import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
+import type { Folders, Limits, SandboxContext, Services, Tenant } from "./context.ts";
 import {
+  PLAIN_OPTIONS,
   recordIntent,
   toStartingRecord,
-  type CreatePlan,
   type CreateInput,
+  type CreatePlan,
 } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
@@ -202,11 +203,11 @@ function isOutdated(
 /** Ends one with everything that it has on disk and on record; a failure is retried. */
 async function endWarm(
   context: Services & Folders,
-  { container, record }: PooledContainer,
+  { container, record }: { container: Container | undefined; record: SandboxRecord },
 ): Promise<void> {
   const { sandboxId } = record;
   await cleanUpOrRetry(context, `warm ${sandboxId}`, async () => {
-    await container[Symbol.asyncDispose]();
+    await container?.[Symbol.asyncDispose]();
     await removeTraces(context, sandboxId);
   });
 }
@@ -258,11 +259,7 @@ async function startOne(
     signal.throwIfAborted();
     return { container, record, kind: kindOf(spec, resolved.build), isServing };
   } catch (error) {
-    const { sandboxId } = record;
-    await cleanUpOrRetry(context, `warm ${sandboxId}`, async () => {
-      await container?.[Symbol.asyncDispose]();
-      await removeTraces(context, sandboxId);
-    });
+    await endWarm(context, { container, record });
     throw error;
   }
 }
@@ -274,20 +271,6 @@ async function startOne(
 function toFirstInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
   return { ...toInit(context, record, build), timestamp: undefined };
 }
-
-/** What a create that says nothing asks for; all of it is set anew when one is taken. */
-const PLAIN_OPTIONS = {
-  timeoutSeconds: 0,
-  isSecured: true,
-  pausesAtTimeout: false,
-  keepsMemory: true,
-  resumesOnTraffic: false,
-  allowsInternet: undefined,
-  network: undefined,
-  metadata: undefined,
-  environment: {},
-  volumeMounts: [],
-} as const;
 
 /** All of a container's specification but its name, and what runs in it. */
 function kindOf(spec: ContainerSpec, build: BuildRecord): string {

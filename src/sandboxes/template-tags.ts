@@ -28,7 +28,10 @@ export interface AssignedTags {
  * @throws SandboxError invalid_argument when malformed, not_found, permission_denied unless it is
  * the team's own.
  */
-function requireOwnTemplate(options: TemplatesOptions, reference: string): TemplateRecord {
+export function requireOwnTemplate(
+  options: Pick<TemplatesOptions, "store" | "team">,
+  reference: string,
+): TemplateRecord {
   const template = lookUp(options, requireReference(reference));
   if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
   if (template.kind !== "built-in" && template.team === options.team) return template;

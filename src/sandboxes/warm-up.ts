@@ -7,7 +7,7 @@ import { signalAfter } from "../common/late-signal.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
-import { forgetLog, idleDaemon, initDaemon } from "./boot.ts";
+import { initDaemon, orderDaemon } from "./boot.ts";
 import type { Services } from "./context.ts";
 import { openDaemon } from "./start-command.ts";
 
@@ -32,10 +32,11 @@ export async function warmUp(
   { container, record, init }: NewSandbox,
   signal: AbortSignal,
 ): Promise<void> {
-  await idleDaemon(container, signal);
+  await orderDaemon(container, "/rest", signal);
   await using daemon = openDaemon(context, container, record);
   await runTrue(daemon, anySignal([signal, signalAfter(RUN_TIMEOUT_MS)]));
-  await forgetLog(container, signal);
+  // The sandbox has done nothing yet that a client of it is to be told.
+  await orderDaemon(container, "/forget", signal);
   await initDaemon(container, init, signal);
 }
 

@@ -4,6 +4,7 @@ import { hidePaths, isCode, SandboxError, toSandboxError } from "../../common/er
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
+import { limitsOf } from "../build-limits.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { requireTagPlace } from "../template-tags.ts";
@@ -68,7 +69,7 @@ function commit(
     const template = store.templates.get(record.templateId);
     if (template === undefined) throw new SandboxError("canceled", "the template was removed");
     const nowMs = clock.now();
-    const limits = { ...context.limits, ...limitsOfSetup(build) };
+    const limits = limitsOf(context.limits, build);
     store.builds.put({ ...build, limits, updatedAtMs: nowMs, finishedAtMs: nowMs });
     requireTagPlace(context, template.templateId, record.tags);
     for (const tag of record.tags) {
@@ -85,11 +86,6 @@ function commit(
       finishedAtMs: nowMs,
     });
   });
-}
-
-function limitsOfSetup({ setup }: BuildRecord) {
-  const { cpus, memoryMb } = setup ?? {};
-  return { ...(cpus !== undefined && { cpus }), ...(memoryMb !== undefined && { memoryMb }) };
 }
 
 /**

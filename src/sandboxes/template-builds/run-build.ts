@@ -5,6 +5,7 @@ import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord, TemplateSetup } from "../../store/build-records.ts";
 import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
+import { writeBuild } from "../builds.ts";
 import { countBuiltIn, removeLayers, toLayers, unnamedFolders } from "../layer-folders.ts";
 import { forgetLive } from "../live-builds.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
@@ -18,7 +19,7 @@ import { requireSpace } from "./free-space.ts";
 import { hold, holdCached, holdFound } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
-import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
+import { startStepSandbox, type StepContext } from "./step-sandbox.ts";
 
 /** The commands of a template prove themselves in this time. */
 const READY_LIMIT_MS = 10 * 60_000;
@@ -85,11 +86,7 @@ async function named<T>(name: string, work: () => Promise<T>): Promise<T> {
 /** Of a snapshot the files alone: its programs have not the environment and the commands of the template. */
 function firstStage(context: StepContext, base: ResolvedTemplate): Stage {
   const { memory: _memory, ...build } = base.build;
-  const state: StepState = {
-    user: build.defaultUser,
-    workdir: build.defaultWorkdir,
-    environment: build.setup?.environment ?? {},
-  };
+  const state = stateOf(build);
   return { build, state, key: baseKey(context.team, build, state) };
 }
 
@@ -147,8 +144,9 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
   });
   await step("build.stepped");
   signal.throwIfAborted();
-  const kept = await keepStep(context, sandbox, {
+  const kept = await writeBuild(context, sandbox, {
     templateId: cacheTemplateId(context),
+    form: "layer",
     commit(ready) {
       const cached = { ...withState(job, { build: ready, state }), cacheKey: key };
       context.store.builds.put(cached);
@@ -162,7 +160,7 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
 }
 
 /** The record of a stage as its sandboxes see it: what holds so far, and no commands. */
-function withState({ record }: BuildJob, { build, state }: Omit<Stage, "key">): BuildRecord {
+function withState({ record }: BuildJob, { build, state }: Omit<Stage, "key">) {
   const { cpus, memoryMb } = record;
   const setup: TemplateSetup = {
     environment: { ...state.environment },
@@ -178,8 +176,6 @@ function stateOf({ defaultUser, defaultWorkdir, setup }: BuildRecord): StepState
   return { user: defaultUser, workdir: defaultWorkdir, environment: setup?.environment ?? {} };
 }
 
-const EMPTY_SETUP: TemplateSetup = { environment: {}, startCommand: "", readyCommand: "" };
-
 interface Ends {
   readonly base: BuildRecord;
   readonly last: Stage;
@@ -193,7 +189,6 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
   const readyCommand = plan.readyCommand ?? inherited ?? "";
   const isolation = plan.isolation ?? ends.base.setup?.isolation;
   const setup: TemplateSetup = {
-    ...EMPTY_SETUP,
     ...whole.setup,
     startCommand,
     readyCommand,

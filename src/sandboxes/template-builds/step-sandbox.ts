@@ -10,9 +10,8 @@ import type { AddImageOptions } from "../../images/images.ts";
 import type { LoginOptions } from "../../images/registry-login.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
-import { type BuildWork, writeBuild } from "../builds.ts";
 import type { Folders, Limits, Services, Tenant } from "../context.ts";
-import { toStartingRecord, type CreatePlan } from "../create-plan.ts";
+import { PLAIN_OPTIONS, toStartingRecord, type CreatePlan } from "../create-plan.ts";
 import { removeTraces } from "../discard.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
@@ -56,7 +55,7 @@ export async function startStepSandbox(
   const plan: CreatePlan = {
     resolved,
     mounts: [],
-    options: { ...OPTIONS, ...context.buildNetwork, template: resolved.template.templateId },
+    options: { ...PLAIN_OPTIONS, ...context.buildNetwork, template: resolved.template.templateId },
   };
   const started = toStartingRecord(context, plan);
   // It holds up no removal of its template, which ends the build.
@@ -85,23 +84,3 @@ async function remove(
     await removeTraces(context, sandboxId);
   });
 }
-
-/** Keeps what the step changed as a layer; `change` completes its record. */
-export function keepStep(
-  context: StepContext,
-  sandbox: StepSandbox,
-  plan: Omit<BuildWork<ResolvedTemplate["build"]>, "form">,
-): Promise<ResolvedTemplate["build"]> {
-  return writeBuild(context, sandbox, { ...plan, form: "layer" });
-}
-
-const OPTIONS = {
-  timeoutSeconds: 0,
-  isSecured: true,
-  pausesAtTimeout: false,
-  keepsMemory: true,
-  resumesOnTraffic: false,
-  metadata: undefined,
-  environment: {},
-  volumeMounts: [],
-} as const;

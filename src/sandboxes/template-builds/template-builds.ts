@@ -7,16 +7,10 @@ import { step } from "../../common/steps.ts";
 import type { BuildLine, BuildLineFilter, TemplateBuildRecord } from "../../store/build-records.ts";
 import type { Store, TemplateRecord } from "../../store/store.ts";
 import { parseTemplateReference } from "../../wire/address.ts";
-import {
-  foreignNamespace,
-  malformedName,
-  templateForbidden,
-  templateMissing,
-} from "../../wire/messages.ts";
+import { foreignNamespace, malformedName } from "../../wire/messages.ts";
 import { DEFAULT_TAG } from "../built-ins.ts";
 import { newTemplate } from "../new-template.ts";
-import { lookUp, requireReference } from "../resolve-template.ts";
-import { requireTagPlace } from "../template-tags.ts";
+import { requireOwnTemplate, requireTagPlace } from "../template-tags.ts";
 import { forgetAbandoned } from "./abandoned-builds.ts";
 import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
@@ -78,7 +72,7 @@ export function createTemplateBuilds(context: BuildsContext): TemplateBuilds {
   return {
     request: (wanted) => requestBuild(context, wanted),
     async files(reference, hash) {
-      requireTemplate(context, reference);
+      requireOwnTemplate(context, reference);
       requireFilesHash(hash);
       const path = await runner.uploads.find(team, hash);
       return { isThere: path !== undefined, token: runner.uploads.sign(team, hash) };
@@ -177,16 +171,8 @@ function parseName(team: string, { name, tags }: BuildRequest) {
   return { alias: parsed.alias, tags: all.length === 0 ? [DEFAULT_TAG] : [...new Set(all)] };
 }
 
-/** @throws SandboxError not_found, permission_denied for a public one of another team. */
-function requireTemplate(context: BuildsContext, reference: string): TemplateRecord {
-  const template = lookUp(context, requireReference(reference));
-  if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
-  if (template.kind !== "built-in" && template.team === context.team) return template;
-  throw new SandboxError("permission_denied", templateForbidden(reference));
-}
-
 function requireBuild(context: BuildsContext, reference: string, buildId: string): TemplateBuild {
-  const { templateId } = requireTemplate(context, reference);
+  const { templateId } = requireOwnTemplate(context, reference);
   const { store, runner } = context;
   const build = runner.unrecorded.get(buildId) ?? store.templateBuilds.get(buildId);
   if (build?.templateId === templateId) return build;
@@ -202,7 +188,7 @@ async function startBuild(
   requireBuild(context, reference, buildId);
   checkPlan(plan);
   await requireLayerSpace(context, runner.layerSizes);
-  const template = requireTemplate(context, reference);
+  const template = requireOwnTemplate(context, reference);
   const record = store.transaction((): TemplateBuild => {
     // Its template may have been removed meanwhile, and another one have its name.
     const current = requireBuild(context, reference, buildId);
