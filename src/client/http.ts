@@ -5,12 +5,12 @@ import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, isCode, toSandboxError } from "../common/errors.ts";
 import { readBeginning, readBounded } from "../common/http.ts";
-import { parseJson } from "../common/json.ts";
+import { parseJson, tryParseAs } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
-import { codeOfStatus, errorBodySchema, type ErrorBody } from "../wire/status.ts";
+import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactBody } from "./redact.ts";
 import { parseHttpDate } from "./service-time.ts";
 
@@ -214,27 +214,14 @@ function quoted(body: Buffer): string {
 
 /** The message of an error body; undefined for any other text. */
 export function errorMessage(body: Uint8Array): string | undefined {
-  return errorBodyOf(body)?.message;
-}
-
-function errorBodyOf(body: Uint8Array): ErrorBody | undefined {
-  try {
-    return errorBodySchema.safeParse(parseJson(body)).data;
-  } catch {
-    // Not an error body: quoted as text.
-    return undefined;
-  }
+  return tryParseAs(body, errorBodySchema)?.message;
 }
 
 const connectErrorSchema = z.looseObject({ code: z.string() });
 
 /** Whether an error body is in Connect's own form, whose code is a word. */
 export function isConnectError(body: Uint8Array): boolean {
-  try {
-    return connectErrorSchema.safeParse(parseJson(body)).success;
-  } catch {
-    return false;
-  }
+  return tryParseAs(body, connectErrorSchema) !== undefined;
 }
 
 /** As sign-in pages of proxies and services of other makers have it; no reply of the API has this field. */
@@ -260,12 +247,7 @@ export function isForeign(body: Uint8Array, names: ReadonlySet<string>): boolean
 
 /** The value of a body that is a JSON object of the size of an error at most. */
 function smallObject(body: Uint8Array): Readonly<Record<string, unknown>> | undefined {
-  if (body.length > MAX_ERROR_BYTES) return undefined;
-  try {
-    return z.looseObject({}).safeParse(parseJson(body)).data;
-  } catch {
-    return undefined;
-  }
+  return body.length > MAX_ERROR_BYTES ? undefined : tryParseAs(body, z.looseObject({}));
 }
 
 /** Whether a body is a page of HTML. Frameworks name this type by default, also for no body or for a word. */

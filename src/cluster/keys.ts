@@ -4,12 +4,13 @@
  */
 
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
-import { parseJson } from "../common/json.ts";
+import { tryParseAs } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { keyRecordSchema, type KeyRecord, type KeyTable } from "../store/store.ts";
 import type { ClusterApi } from "./api.ts";
 import { createLastingFault } from "./lasting-fault.ts";
-import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
+import { readObject } from "./object-calls.ts";
+import { configMapSchema, partLabels } from "./objects.ts";
 
 export const KEYS_SECRET = "sandbox-mcp-keys";
 const PATH = `secrets/${KEYS_SECRET}`;
@@ -58,24 +59,15 @@ function byHash(records: readonly KeyRecord[]): ReadonlyMap<string, KeyRecord> {
 
 /** Without the Secret there are none; entries of another form are none of ours. */
 export async function readKeys(api: ClusterApi): Promise<KeyRecord[]> {
-  try {
-    // Secrets have the same form.
-    const { data = {} } = configMapSchema.parse(await api.call({ method: "GET", path: PATH }));
-    return Object.entries(data).flatMap(([hash, text]) => parseEntry(hash, text));
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return [];
-    throw error;
-  }
+  // Secrets have the same form.
+  const { data = {} } = (await readObject(api, { path: PATH }, configMapSchema)) ?? {};
+  return Object.entries(data).flatMap(([hash, text]) => parseEntry(hash, text));
 }
 
 function parseEntry(hash: string, text: string): KeyRecord[] {
   if (!HASH_PATTERN.test(hash)) return [];
-  try {
-    const record = keyRecordSchema.parse(parseJson(Buffer.from(text, "base64")));
-    return record.hash === hash ? [record] : [];
-  } catch {
-    return [];
-  }
+  const record = tryParseAs(Buffer.from(text, "base64"), keyRecordSchema);
+  return record?.hash === hash ? [record] : [];
 }
 
 /** @throws SandboxError resource_exhausted, and as `ClusterApi.call` */
@@ -96,7 +88,7 @@ export async function addKey(api: ClusterApi, record: KeyRecord): Promise<void> 
 
 /** Of two that make it at once one wins, and the other adds to it. */
 async function makeSecret(api: ClusterApi, data: Readonly<Record<string, string>>): Promise<void> {
-  const metadata = { name: KEYS_SECRET, labels: { [MANAGED]: MANAGER, [PART]: "keys" } };
+  const metadata = { name: KEYS_SECRET, labels: partLabels("keys") };
   const body = { apiVersion: "v1", kind: "Secret", metadata, type: "Opaque", data };
   try {
     await api.call({ method: "POST", path: "secrets", body });

@@ -11,6 +11,7 @@ import {
   OPEN_OBJECT,
   QUOTE,
 } from "./json-syntax.ts";
+import type { z } from "./schema.ts";
 
 /** Looks at the next piece of a text. @throws SandboxError invalid_argument, resource_exhausted */
 export type JsonGauge = (bytes: Uint8Array) => void;
@@ -101,6 +102,15 @@ function createFinder(bytes: Uint8Array) {
 export function tryParseJson(text: string): unknown {
   try {
     return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** As `parseJson`, of what the schema describes; undefined for any other text. */
+export function tryParseAs<T>(bytes: Uint8Array, schema: z.ZodType<T>): T | undefined {
+  try {
+    return schema.safeParse(parseJson(bytes)).data;
   } catch {
     return undefined;
   }

@@ -4,6 +4,7 @@
  * message of an opening is left, unread, to the library, which hears the opening again.
  */
 
+import { tryParseJson } from "../common/json.ts";
 import type { MessageId } from "./message-id.ts";
 
 /** What the library answers; `npm run generate` writes it. */
@@ -124,21 +125,14 @@ const MEMBERS: ReadonlySet<string> = new Set(["jsonrpc", "id", "method", "params
 /** A request or notification with nothing in it that an opening does not need. */
 function parseMessage(bytes: Buffer): OpeningMessage | undefined {
   const isPlain = bytes.every((byte) => byte < FIRST_OTHER_THAN_ASCII);
-  const value = isPlain && bytes.length <= MAX_MESSAGE_BYTES ? parse(bytes) : undefined;
+  const isRead = isPlain && bytes.length <= MAX_MESSAGE_BYTES;
+  const value = isRead ? tryParseJson(bytes.toString("latin1")) : undefined;
   if (!isRecord(value) || value["jsonrpc"] !== "2.0") return undefined;
   const id = toId(value["id"]);
   const isKnown = Object.keys(value).every((name) => MEMBERS.has(name));
   // An id that is none, such as null or a fraction, is for the library to refuse.
   if (!isKnown || (id === undefined && "id" in value)) return undefined;
   return { method: value["method"], id, params: value["params"] };
-}
-
-function parse(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString("latin1"));
-  } catch {
-    return undefined;
-  }
 }
 
 type Check = (value: unknown) => boolean;

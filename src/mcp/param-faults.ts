@@ -6,6 +6,7 @@ import {
   type JSONRPCMessage,
   type McpServer,
 } from "@modelcontextprotocol/server";
+import { tryParseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { cutText, oneLine } from "../common/untrusted-text.ts";
 
@@ -45,12 +46,8 @@ function withParamsCode(message: JSONRPCMessage): JSONRPCMessage {
 }
 
 function issuesIn(text: string): string | undefined {
-  if (!text.startsWith("[")) return undefined;
-  try {
-    const issues = issuesSchema.parse(JSON.parse(text));
-    const told = issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`).join(", ");
-    return cutText(oneLine(`Invalid params: ${told}`), MAX_MESSAGE_CHARACTERS);
-  } catch {
-    return undefined;
-  }
+  const issues = text.startsWith("[") ? issuesSchema.safeParse(tryParseJson(text)).data : undefined;
+  if (issues === undefined) return undefined;
+  const told = issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`).join(", ");
+  return cutText(oneLine(`Invalid params: ${told}`), MAX_MESSAGE_CHARACTERS);
 }

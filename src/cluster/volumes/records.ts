@@ -3,14 +3,14 @@
  * wins, and its uid is the identifier. What else there is to know is in an annotation, without secrets.
  */
 
-import { hasErrorCode } from "../../common/errors.ts";
 import { sha256Hex } from "../../common/hash.ts";
-import { parseJson } from "../../common/json.ts";
+import { tryParseAs } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
 import type { ClusterApi } from "../api.ts";
 import { listObjects } from "../list-pages.ts";
-import { claimSchema, MANAGED, MANAGER, PART } from "../objects.ts";
+import { readObject } from "../object-calls.ts";
+import { claimSchema, PART, partLabels, partSelector } from "../objects.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";
 
 const PART_VALUE = "volume";
@@ -20,7 +20,7 @@ const REMOVING = "sandbox-mcp.io/removing";
 const TEAM = "sandbox-mcp.io/team";
 const LABEL = /^[a-z0-9](?:[a-z0-9_.-]{0,61}[a-z0-9])?$/i;
 const HASH_CHARACTERS = 40;
-const VOLUME_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+const VOLUME_SELECTOR = partSelector(PART_VALUE);
 
 /** What the claims of volumes ask for. */
 export interface VolumeSettings {
@@ -40,7 +40,7 @@ type VolumeFacts = z.infer<typeof factsSchema>;
 
 /** Without its facts where they are none of ours, or are those of another claim, as of a restored copy. */
 export const storedVolumeSchema = claimSchema.transform(({ metadata }) => {
-  const facts = parseFacts(metadata.annotations?.[FACTS]);
+  const facts = tryParseAs(Buffer.from(metadata.annotations?.[FACTS] ?? ""), factsSchema);
   const isOwn = facts !== undefined && metadata.name === claimName(facts.team, facts.name);
   return {
     metadata,
@@ -58,15 +58,6 @@ export function isThere(stored: StoredVolume | undefined): stored is KnownVolume
   return stored?.volume !== undefined && !stored.isRemoved;
 }
 
-function parseFacts(text: string | undefined): VolumeFacts | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return factsSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
-  } catch {
-    return undefined;
-  }
-}
-
 export function claimName(team: string, name: string): string {
   const hash = sha256Hex(`volume\n${team}\n${name}`);
   return `volume-${hash.slice(0, HASH_CHARACTERS)}`;
@@ -77,7 +68,7 @@ export function toClaim(facts: VolumeFacts, settings: VolumeSettings) {
   const { team, name } = facts;
   const metadata = {
     name: claimName(team, name),
-    labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE, ...(LABEL.test(team) && { [TEAM]: team }) },
+    labels: { ...partLabels(PART_VALUE), ...(LABEL.test(team) && { [TEAM]: team }) },
     annotations: { [FACTS]: JSON.stringify(facts) },
   };
   const spec = toClaimSpec(settings);
@@ -105,14 +96,9 @@ export function toClaimSpec({ storageClass, accessMode, sizeMb }: VolumeSettings
 
 /** Undefined when there is none. */
 export async function readClaim(api: ClusterApi, claim: string): Promise<StoredVolume | undefined> {
-  try {
-    const path = `persistentvolumeclaims/${claim}`;
-    const stored = storedVolumeSchema.parse(await api.call({ method: "GET", path }));
-    return stored.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const path = `persistentvolumeclaims/${claim}`;
+  const stored = await readObject(api, { path }, storedVolumeSchema);
+  return stored?.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
 }
 
 export async function readClaims(api: ClusterApi): Promise<readonly StoredVolume[]> {
