@@ -1,7 +1,7 @@
 /** The certificate and key that a user brought in files, which another program renews. */
 
 import { readFile } from "node:fs/promises";
-import { createSystemClock, type Clock } from "../common/clock.ts";
+import { createSystemClock, everyInterval, type Clock } from "../common/clock.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { KeyedCertificate } from "../listener/certificates.ts";
@@ -13,7 +13,7 @@ export interface CertificatePaths {
   readonly key: string;
 }
 
-interface RenewalTerms {
+export interface RenewalTerms {
   readonly log: Logger;
   readonly signal: AbortSignal;
   readonly clock?: Clock;
@@ -42,8 +42,7 @@ export async function openCertificateFiles(
     let shown: KeyedCertificate = first;
     let seen: KeyedCertificate = first;
     let told = "";
-    while (!signal.aborted) {
-      await clock.sleep(CHECK_MS, signal);
+    for await (const _ of everyInterval(clock, CHECK_MS, signal)) {
       try {
         const found = await readPair(paths);
         const isSettled = isSame(found, seen);
@@ -64,8 +63,7 @@ export async function openCertificateFiles(
     }
   }
 
-  // It ends with the signal, which is no fault.
-  renew().catch(() => undefined);
+  void renew();
   return { ...first, onRenewal: (use) => void uses.push(use) };
 }
 

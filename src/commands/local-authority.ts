@@ -6,14 +6,14 @@
 
 import { chmod } from "node:fs/promises";
 import { join } from "node:path";
-import { createSystemClock, type Clock } from "../common/clock.ts";
+import { createSystemClock, everyInterval } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere, writeDurably } from "../common/files.ts";
-import type { Logger } from "../common/log.ts";
 import { withLock } from "../engine/host/lock.ts";
 import type { KeyedCertificate, ValidTime } from "../listener/certificates.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import { withoutPort } from "../wire/address.ts";
+import type { RenewalTerms } from "./certificate-files.ts";
 
 const DAY_MS = 86_400_000;
 /** Time for users who were given the authority by hand to take its next certificate. */
@@ -101,12 +101,6 @@ export function requireDomain(named: string): string {
   });
 }
 
-interface RenewalTerms {
-  readonly log: Logger;
-  readonly signal: AbortSignal;
-  readonly clock?: Clock;
-}
-
 /**
  * What a server shows for the domain, renewed while the signal has not fired: the certificate, whose
  * key is in memory alone, and the authority behind it.
@@ -126,8 +120,7 @@ export async function openServerIdentity(
 
   async function renew(): Promise<void> {
     let shown: ValidTime = issued;
-    while (!signal.aborted) {
-      await clock.sleep(CHECK_MS, signal);
+    for await (const _ of everyInterval(clock, CHECK_MS, signal)) {
       if (isWithin(shown, clock.now(), SERVER_MARGIN_MS)) continue;
       try {
         const next = await issue();
@@ -141,7 +134,6 @@ export async function openServerIdentity(
     }
   }
 
-  // It ends with the signal, which is no fault.
-  renew().catch(() => undefined);
+  void renew();
   return { authority, identity: { ...issued, onRenewal: (use) => void uses.push(use) } };
 }

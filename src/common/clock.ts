@@ -33,6 +33,19 @@ export async function sleepUnlessWoken(
   }
 }
 
+/** Yields each time that `ms` have passed, until the signal fires. */
+export async function* everyInterval(
+  clock: Pick<Clock, "sleep">,
+  ms: number,
+  signal: AbortSignal,
+): AsyncGenerator<void, void> {
+  for (;;) {
+    await sleepUnlessWoken(clock, ms, signal);
+    if (signal.aborted) return;
+    yield;
+  }
+}
+
 /** Resolves with the promise, or rejects with `makeError()` when `ms` pass first. */
 export async function withDeadline<T>(
   promise: Promise<T>,

@@ -5,7 +5,7 @@
  */
 
 import { anySignal } from "../common/any-signal.ts";
-import type { Clock } from "../common/clock.ts";
+import { everyInterval, type Clock } from "../common/clock.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { SandboxLogs } from "../output/logs.ts";
@@ -28,13 +28,7 @@ interface EndedSandboxesOptions {
 /** Looks every some minutes until the signal fires. */
 export async function forgetEndedSandboxes(options: EndedSandboxesOptions): Promise<void> {
   const { clock, logs, signal } = options;
-  while (!signal.aborted) {
-    try {
-      await clock.sleep(LOOK_MS, signal);
-    } catch {
-      // The server ends.
-      return;
-    }
+  for await (const _ of everyInterval(clock, LOOK_MS, signal)) {
     const silent = logs.list().filter(({ changedAtMs }) => isSilent(changedAtMs, clock.now()));
     for (const { sandboxId } of silent) {
       if (signal.aborted) return;

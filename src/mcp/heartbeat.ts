@@ -1,7 +1,7 @@
 /** Tells a host that its call goes on, when the call itself has told nothing for a while. */
 
 import { anySignal } from "../common/any-signal.ts";
-import type { Clock } from "../common/clock.ts";
+import { everyInterval, type Clock } from "../common/clock.ts";
 import type { SendProgress } from "./progress.ts";
 
 export interface HeartbeatOptions {
@@ -45,13 +45,7 @@ export function startHeartbeat({ send, clock, signal }: HeartbeatOptions): Heart
   }
 
   async function beat(): Promise<void> {
-    for (;;) {
-      try {
-        await clock.sleep(CHECK_MS, ended);
-      } catch {
-        // The call is over.
-        return;
-      }
+    for await (const _ of everyInterval(clock, CHECK_MS, ended)) {
       // None while the host has not taken the last one.
       if (sending > 0 || clock.elapsed() - sentAtMs < HEARTBEAT_MS) continue;
       // The host may be gone: the call ends by its own signal.

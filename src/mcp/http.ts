@@ -23,7 +23,7 @@ import { z } from "../common/schema.ts";
 import { createStartLimiter, type StartLimiter } from "../common/start-limiter.ts";
 import { hasBatches } from "./batch.ts";
 import { deliverInTurns } from "./deliver-in-turns.ts";
-import { endWhenRevoked } from "./end-when-revoked.ts";
+import { endWhenRevoked, endWhenStalled } from "./end-reply.ts";
 import { answerFailure, refusesMethod, RETRY_AFTER_S, sendRpcError } from "./http-refusals.ts";
 import { findId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
@@ -31,7 +31,6 @@ import { replaceStream } from "./notification-stream.ts";
 import { hold, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
-import { endWhenStalled } from "./stalled-reader.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
 

@@ -3,7 +3,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import { anySignal } from "../common/any-signal.ts";
-import type { Clock } from "../common/clock.ts";
+import { everyInterval, type Clock } from "../common/clock.ts";
 import { cleanOutput, formatBytes } from "../output/text.ts";
 
 /** Sends one notification; a number that has not increased is raised. */
@@ -87,15 +87,7 @@ export class Progress implements AsyncDisposable {
   async #tick(): Promise<void> {
     const { clock, signal } = this.#options;
     const ended = anySignal([signal, this.#stop.signal]);
-    while (!ended.aborted) {
-      try {
-        await clock.sleep(INTERVAL_MS, ended);
-      } catch {
-        // The call is over.
-        return;
-      }
-      this.#flush();
-    }
+    for await (const _ of everyInterval(clock, INTERVAL_MS, ended)) this.#flush();
   }
 
   #flush(): void {

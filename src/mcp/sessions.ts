@@ -2,6 +2,7 @@
 
 import type { ServerResponse } from "node:http";
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
+import { everyInterval } from "../common/clock.ts";
 import { createKeptReplies, type KeptReplies } from "./kept-replies.ts";
 import type { MessageId } from "./message-id.ts";
 import type { McpState } from "./state.ts";
@@ -73,13 +74,7 @@ export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">):
   }
 
   async function sweep(): Promise<void> {
-    for (;;) {
-      try {
-        await clock.sleep(SWEEP_MS, stop.signal);
-      } catch {
-        // The endpoint ends.
-        return;
-      }
+    for await (const _ of everyInterval(clock, SWEEP_MS, stop.signal)) {
       for (const entry of sessions) {
         if (idleMsOf(entry[1]) > MAX_IDLE_MS) await end(entry);
       }

@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import { anySignal } from "../common/any-signal.ts";
-import type { Clock } from "../common/clock.ts";
+import { everyInterval, type Clock } from "../common/clock.ts";
 import { hasErrorCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
@@ -230,13 +230,7 @@ export class Watchers implements AsyncDisposable {
 
   async #sweep(): Promise<void> {
     const { clock } = this.#options;
-    for (;;) {
-      try {
-        await clock.sleep(SWEEP_MS, this.#stop.signal);
-      } catch {
-        // The server ends.
-        return;
-      }
+    for await (const _ of everyInterval(clock, SWEEP_MS, this.#stop.signal)) {
       const idle = [...this.#table.values()].filter(
         ({ isInUse, usedAtMs }) => !isInUse && clock.elapsed() - usedAtMs > IDLE_MS,
       );
