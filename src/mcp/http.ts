@@ -27,10 +27,9 @@ import { endWhenRevoked, endWhenStalled } from "./end-reply.ts";
 import { answerFailure, refusesMethod, RETRY_AFTER_S, sendRpcError } from "./http-refusals.ts";
 import { findId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
-import { replaceStream } from "./notification-stream.ts";
 import { hold, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
-import { createSessions, type Session, type Sessions } from "./sessions.ts";
+import { createSessions, replaceStream, type Session, type Sessions } from "./sessions.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
 

@@ -19,7 +19,6 @@ import {
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type Suggest, type ToolContext } from "../tool.ts";
-import { unconfirmedNotes } from "../unconfirmed.ts";
 
 const DEFAULT_TEMPLATE = "base";
 const MAX_NETWORK_ENTRIES = 100;
@@ -242,3 +241,38 @@ function toRequest(params: z.output<typeof input>) {
     ...(!params.keep_memory && { memory: false }),
   };
 }
+
+interface Wanted {
+  readonly isolation?: string | undefined;
+  readonly public_traffic: boolean;
+  readonly allow_out?: readonly string[] | undefined;
+  readonly deny_out?: readonly string[] | undefined;
+}
+
+interface Answered {
+  readonly body: CreatedSandboxBody;
+  /** Undefined where the service does not tell it. */
+  readonly detail: SandboxDetailBody | undefined;
+}
+
+/** One note for each. */
+function unconfirmedNotes(wanted: Wanted, { body, detail }: Answered): readonly string[] {
+  const { allowOut, denyOut, allowPublicTraffic } = detail?.network ?? {};
+  const isPrivate = Boolean(body.trafficAccessToken) || allowPublicTraffic === false;
+  const hasRules = isHeld(wanted.allow_out, allowOut) && isHeld(wanted.deny_out, denyOut);
+  return [
+    ...(wanted.isolation !== undefined && body.isolation !== wanted.isolation ? [ISOLATION] : []),
+    ...(hasRules ? [] : [RULES]),
+    ...(wanted.public_traffic || isPrivate ? [] : [PRIVACY]),
+  ];
+}
+
+function isHeld(wanted: readonly string[] = [], told: readonly string[] | undefined): boolean {
+  return wanted.length === 0 || told !== undefined;
+}
+
+const ISOLATION = "the service does not confirm the isolation: run no code in it that you distrust";
+const RULES =
+  "the service does not confirm allow_out and deny_out: try them before you rely on them";
+const PRIVACY =
+  "the service does not confirm that its ports need a token: take them for open to anyone";
