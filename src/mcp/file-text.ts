@@ -1,5 +1,6 @@
 /** The bytes of a file as text: its encoding, known or guessed, and its line ends. */
 
+import { isUtf8 } from "node:buffer";
 import { incompleteTail } from "../common/characters.ts";
 
 /** So many bytes are looked at to tell UTF-16, which has zeros in every other place, from others. */
@@ -90,16 +91,6 @@ function withoutPartialEnds({ bytes, offset, isCut }: Part): Buffer {
   const first = bytes.subarray(0, 3).findIndex((byte) => (byte & 0xc0) !== 0x80);
   const start = offset > 0 && first > 0 ? first : 0;
   return bytes.subarray(start, bytes.length - (isCut ? incompleteTail(bytes) : 0));
-}
-
-function isUtf8(bytes: Buffer): boolean {
-  try {
-    new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    return true;
-  } catch {
-    // The one way in which the platform says no.
-    return false;
-  }
 }
 
 function countOf(text: string, pattern: RegExp): number {
