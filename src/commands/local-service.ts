@@ -12,24 +12,23 @@ import type { Config } from "../config.ts";
 import type { Engine, EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
+import { prepareTrust } from "../engine/templates/trust.ts";
 import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { commandLine } from "./command-line.ts";
 import {
+  startEmbeddedService,
   type EmbeddedService,
   type EmbeddedServiceOptions,
-  startEmbeddedService,
 } from "./embedded-service.ts";
 import { createEngine, missingPlatform, probeEngine, requireEgressFile } from "./engine.ts";
 import { openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
-import { memoryNote } from "./memory-note.ts";
 import { holdProgramFiles } from "./program-copies.ts";
-import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
-import { storeNote } from "./store-note.ts";
+import { memoryNote, storeNote } from "./setting-notes.ts";
 import { requireBase } from "./template-lack.ts";
 
 /** The service that a stdio server speaks to. */
@@ -235,3 +234,18 @@ function toBuildNetwork({ buildEgress }: Config): EmbeddedServiceOptions["buildN
 }
 
 const ALL_TRAFFIC = "0.0.0.0/0";
+
+/**
+ * What every sandbox gets of the certificates and the proxy of this machine.
+ * @throws SandboxError as `prepareTrust`.
+ */
+async function prepareOutside({
+  home,
+  ca,
+  caFiles: files,
+  proxy,
+}: Pick<Config, "home" | "ca" | "caFiles" | "proxy">) {
+  const hasProxy = Object.keys(proxy).length > 0;
+  const trust = await prepareTrust({ home, files, file: ca, hasProxy });
+  return { trust, environment: { ...trust?.environment, ...proxy } };
+}

@@ -1,10 +1,15 @@
 /** `template export NAME FILE`: a template as an image that runs elsewhere. */
 
-import { join } from "node:path";
+import { cp, mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import type { Config } from "../config.ts";
+import { DAEMON_DIRECTORY } from "../engine/daemon/daemon-command.ts";
+import { prepareDaemon } from "../engine/daemon/daemon.ts";
 import type { Layer } from "../engine/engine.ts";
+import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { exportImage, type ExportTask } from "../images/export.ts";
@@ -15,7 +20,7 @@ import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { EXIT_OK } from "./command.ts";
-import { openDaemonLayer } from "./daemon-layer.ts";
+import { daemonSources } from "./engine.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
 import { withDiskSpace } from "./with-disk-space.ts";
@@ -88,4 +93,22 @@ async function registerBase({ home, limits }: Config, store: Store): Promise<voi
   const clock = createSystemClock();
   const layersDirectory = join(home, LAYERS);
   registerBuiltIn({ store, clock, owner: "export", limits, layersDirectory }, base, layers);
+}
+
+interface DaemonLayer extends AsyncDisposable {
+  readonly layer: Layer;
+}
+
+/**
+ * The daemon's directory as the top of an image whose containers are Pods: a copy that lasts until it
+ * is disposed.
+ */
+async function openDaemonLayer(home: string): Promise<DaemonLayer> {
+  const source = await prepareDaemon(home, daemonSources(findProgramFiles()));
+  const directory = newDraft(join(home, LAYERS, "daemon"));
+  const root = join(directory, "root");
+  const target = join(root, DAEMON_DIRECTORY);
+  await mkdir(dirname(target), { recursive: true, mode: 0o755 });
+  await cp(source, target, { recursive: true });
+  return { layer: { root }, [Symbol.asyncDispose]: () => removeTree(directory) };
 }
