@@ -5,7 +5,9 @@ import { errorText, hasErrorCode, SandboxError, toSandboxError } from "../common
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { initDaemon, toRefusedStart } from "../sandboxes/boot.ts";
+import { askDaemon } from "./ask-daemon.ts";
 import type { ClusterContext } from "./context.ts";
+import type { PodDialer } from "./dial.ts";
 import { labelsOf, type OwnEgress } from "./egress-policy.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";
 import { addressOf, endOf, podSchema, startFaultOf, waitOf, type Pod } from "./objects.ts";
@@ -13,7 +15,6 @@ import { toPod, type PodPlan } from "./pod-spec.ts";
 import { proveEnforcement } from "./prove-egress.ts";
 import type { KnownSandbox } from "./records.ts";
 import { toPodInit } from "./runs.ts";
-import { keepBaseline } from "./snapshots/baseline.ts";
 
 /** A node may pull the image first; clients give up after a minute. */
 export const START_TIMEOUT_MS = 55_000;
@@ -153,4 +154,22 @@ export function toStartFault(error: unknown): SandboxError {
   if (!isOwn) return fault;
   const options = { cause: fault, word: "sandbox_create_failed" } as const;
   return new SandboxError("unavailable", "sandbox could not be started", options);
+}
+
+/**
+ * Before any program of a client runs, the daemon has noted what its image contains, which it began at
+ * its start. A daemon that cannot note it runs all the same, without snapshots.
+ */
+async function keepBaseline(
+  { snapshots, log }: Pick<ClusterContext, "snapshots" | "log">,
+  dialer: PodDialer,
+  signal: AbortSignal,
+): Promise<void> {
+  if (snapshots === undefined) return;
+  try {
+    await askDaemon(dialer, { path: "/baseline", maxBytes: 0, body: {} }, signal);
+  } catch (error) {
+    if (!hasErrorCode(error, "internal")) throw error;
+    log.warn({ op: "sandbox.create", err: error }, "no snapshots of this sandbox");
+  }
 }

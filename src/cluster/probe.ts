@@ -12,11 +12,12 @@ import {
   type IsolationLevel,
 } from "../engine/engine.ts";
 import { isForbidden, type ClusterApi } from "./api.ts";
+import type { PodDialer } from "./dial.ts";
 import { KEYS_SECRET } from "./keys.ts";
 import { toPod } from "./pod-spec.ts";
 import { planOf, tryPod, type PodTrialOptions } from "./probe-pod.ts";
-import { checkPolicies } from "./probe-policies.ts";
 import { checkQuota } from "./probe-quota.ts";
+import { proveEnforcement } from "./prove-egress.ts";
 import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import { tryRegistry } from "./snapshots/probe-registry.ts";
 import { toClaimSpec, type VolumeSettings } from "./volumes/records.ts";
@@ -191,5 +192,30 @@ async function requireThere(
     if (isForbidden(error)) return false;
     if (!hasErrorCode(error, "not_found")) throw error;
     throw new SandboxError("not_found", fault.message, { cause: error, hint: fault.hint });
+  }
+}
+
+const NAME = "network policy";
+const REMEDY =
+  "use a network plugin that enforces NetworkPolicy and the policies of the chart, with the networks of Pods and nodes in networkPolicy.denied";
+
+/** The policies of the chart keep a Pod from the front that asks it. It never rejects. */
+async function checkPolicies(
+  dialer: Pick<PodDialer, "dialControl">,
+  signal: AbortSignal,
+): Promise<EngineCheck> {
+  try {
+    await proveEnforcement(dialer, signal);
+    const detail = "the probe Pod does not reach the address from which it was asked";
+    return { name: NAME, outcome: "ok", detail };
+  } catch (error) {
+    const warning = { name: NAME, outcome: "warning" } as const;
+    if (!hasErrorCode(error, "unimplemented")) {
+      const detail = `not shown: ${toSandboxError(error, NAME).message}`;
+      return { ...warning, detail, remedy: "use an image of this version: docs/kubernetes.md" };
+    }
+    const detail =
+      "the probe Pod reaches the address from which it was asked: so may sandboxes, and the rest of the network of the cluster";
+    return { ...warning, detail, remedy: REMEDY };
   }
 }
