@@ -62,3 +62,21 @@ function lastOf(url: string, id: string): number {
 async function send(response: ServerResponse, lines: string, signal: AbortSignal): Promise<void> {
   if (!response.write(lines)) await once(response, "drain", { signal });
 }
+
+/** GET /log: the lines that the daemon still keeps, for a reader that does not follow. */
+export async function keptLog({ daemon, response }: ControlExchange): Promise<void> {
+  const text = Buffer.from(daemon.log.kept());
+  response.writeHead(200, {
+    "content-type": "application/x-ndjson",
+    "content-length": text.length,
+    "cache-control": "no-store",
+    [DAEMON_ID_HEADER]: daemon.log.id,
+  });
+  response.end(text);
+}
+
+/** POST /forget: what was done so far was no client's. */
+export async function forgetLog({ daemon, response }: ControlExchange): Promise<void> {
+  daemon.log.forget();
+  sendStatus(response, 204);
+}

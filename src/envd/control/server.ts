@@ -1,7 +1,9 @@
 /** The host's side of the daemon: a socket that nothing in the sandbox can reach. */
 
+import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { errorText } from "../../common/errors.ts";
+import { sendJson } from "../../common/http.ts";
 import { createBaseline } from "../changes/baseline.ts";
 import { SANDBOX_TREE, type TreePlace } from "../changes/tree.ts";
 import type { Daemon } from "../daemon.ts";
@@ -9,14 +11,10 @@ import { sendFault, sendStatus, toFault } from "../exchange.ts";
 import type { Programs } from "../programs.ts";
 import { splitTarget } from "../server.ts";
 import { createBaselineHandler, createChangesHandler, type ChangesSource } from "./changes.ts";
-import type { ControlHandler } from "./exchange.ts";
-import { health } from "./health.ts";
-import { idle } from "./idle.ts";
+import type { ControlExchange, ControlHandler } from "./exchange.ts";
 import { init } from "./init.ts";
-import { isolation } from "./isolation.ts";
-import { forgetLog, keptLog } from "./kept-log.ts";
-import { createLogsHandler } from "./logs.ts";
-import { programRoutes } from "./programs.ts";
+import { createLogsHandler, forgetLog, keptLog } from "./logs.ts";
+import { preparePipes } from "./prepare-pipes.ts";
 import { createReachHandler, type Reach } from "./reach.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 import { usage } from "./usage.ts";
@@ -93,4 +91,45 @@ async function serve(
 
 function logFailure(daemon: Daemon, error: unknown): void {
   daemon.log.write("error", "control request failed", { logger: "envd", error: errorText(error) });
+}
+
+/** GET /health: the daemon runs, whether or not it was told anything yet. */
+async function health({ response }: ControlExchange): Promise<void> {
+  sendStatus(response, 204, { "cache-control": "no-store" });
+}
+
+/** POST /rest: the daemon will not be asked for anything for a while. */
+async function idle({ daemon, response }: ControlExchange): Promise<void> {
+  await preparePipes(daemon);
+  daemon.rest.now();
+  sendStatus(response, 204, { "cache-control": "no-store" });
+}
+
+/** GET /isolation: what the kernel says of the separation of this daemon's world. */
+async function isolation({ response }: ControlExchange): Promise<void> {
+  const [idMap, status] = await Promise.all([
+    readFile("/proc/self/uid_map", "utf8"),
+    readFile("/proc/self/status", "utf8"),
+  ]);
+  const seccomp = /^Seccomp:\s*([0-9]+)/m.exec(status)?.[1];
+  const body = { idMap, seccomp: seccomp === undefined ? null : Number(seccomp) };
+  sendJson(response, 200, { body });
+}
+
+/**
+ * POST /stop and POST /continue: for the time in which a Pod is being paused. A daemon that cannot
+ * stop programs does not know the paths.
+ */
+function programRoutes(programs: Programs | undefined): Readonly<Record<string, ControlHandler>> {
+  if (programs === undefined) return {};
+  return {
+    "POST /stop": async ({ response }) => {
+      await programs.stop();
+      sendStatus(response, 204);
+    },
+    "POST /continue": async ({ response }) => {
+      await programs.goOn();
+      sendStatus(response, 204);
+    },
+  };
 }
