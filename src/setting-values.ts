@@ -10,6 +10,7 @@ import { MIRROR_PATTERN } from "./images/reference.ts";
 export interface Setting {
   /** The flag without its dashes; absent for settings that only the environment gives. */
   readonly flag?: string;
+  /** Absent in a row where it follows from the flag. */
   readonly environment?: string;
   /** One letter, for what people type often. */
   readonly short?: string;
@@ -17,6 +18,25 @@ export interface Setting {
   /** A flag without a value: naming it means true. */
   readonly isSwitch?: true;
   readonly help: string;
+}
+
+/** They are about one run: no variable gives them. */
+const WITHOUT_VARIABLE: ReadonlySet<string> = new Set([
+  "conformance",
+  "file",
+  "help",
+  "if-missing",
+  "json",
+  "name",
+  "team",
+  "version",
+]);
+
+/** The setting with its variable: `SANDBOX_MCP_` and the flag where the row names no other one. */
+export function withVariable(row: Setting): Setting {
+  const { flag: name, environment } = row;
+  if (name === undefined || environment !== undefined || WITHOUT_VARIABLE.has(name)) return row;
+  return { ...row, environment: `SANDBOX_MCP_${name.toUpperCase().replaceAll("-", "_")}` };
 }
 
 const GIVEN_TWICE = "a name is given twice";
@@ -139,14 +159,12 @@ const moveTimes = z
 
 export const pauseToDisk = {
   flag: "pause-to-disk",
-  environment: "SANDBOX_MCP_PAUSE_TO_DISK",
   schema: moveTimes,
   help: "serve: after=N, exit or after=N,exit: when the memory of paused gVisor sandboxes moves to disk",
 } as const satisfies Setting;
 
 export const encryptsSnapshots = {
   flag: "encrypt-snapshots",
-  environment: "SANDBOX_MCP_ENCRYPT_SNAPSHOTS",
   schema: flag,
   isSwitch: true,
   help: "encrypt the memory (not the files) of gVisor snapshots and pauses on disk",

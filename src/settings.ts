@@ -21,17 +21,19 @@ import {
   registryMirrors,
   text,
   webUrl,
+  withVariable,
   type Setting,
 } from "./setting-values.ts";
-import { STORAGE_SETTINGS } from "./storage-settings.ts";
 
 const MAX = { memoryMb: 1_048_576, cpus: 1024, pids: 1_000_000, port: 65_535 };
 const MAX_SANDBOXES = 100_000;
+const DISK_MB = { min: 64, max: 16_777_216 };
+/** With less, its reserve is a large part of it. */
+const STORE_GB = { min: 8, max: 1_048_576 };
 
 const SETTINGS = {
   engine: {
     flag: "engine",
-    environment: "SANDBOX_MCP_ENGINE",
     schema: oneOf(["local", "remote", "kubernetes"]),
     help: "local or remote: which service the tools use; doctor, key, serve, template export: also kubernetes",
   },
@@ -45,140 +47,131 @@ const SETTINGS = {
   e2bSandboxUrl: { environment: "E2B_SANDBOX_URL", schema: webUrl, help: "its sandbox API" },
   home: {
     flag: "home",
-    environment: "SANDBOX_MCP_HOME",
     schema: path,
     help: "directory of database, templates and snapshots",
   },
   runtime: {
     flag: "runtime",
-    environment: "SANDBOX_MCP_RUNTIME",
     schema: path,
     help: "auto, runc, crun, runsc or the path of an OCI runtime",
   },
   requireIsolation: {
     flag: "require-isolation",
-    environment: "SANDBOX_MCP_REQUIRE_ISOLATION",
     schema: oneOf(["gvisor", "userns-container", "container"]),
     help: "weakest isolation accepted: gvisor, userns-container or container",
   },
   host: {
     flag: "host",
-    environment: "SANDBOX_MCP_HOST",
     schema: listenHost,
     help: "address that serve listens on",
   },
   port: {
     flag: "port",
-    environment: "SANDBOX_MCP_PORT",
     schema: integer(0, MAX.port),
     help: "port that serve listens on; 0 for any",
   },
   tlsCert: {
     flag: "tls-cert",
-    environment: "SANDBOX_MCP_TLS_CERT",
     schema: path,
     help: "serve: PEM file with the certificate, for HTTPS; with --tls-key",
   },
   tlsKey: {
     flag: "tls-key",
-    environment: "SANDBOX_MCP_TLS_KEY",
     schema: path,
     help: "serve: PEM file with the key of the certificate",
   },
   tls: {
     flag: "tls",
-    environment: "SANDBOX_MCP_TLS",
     schema: oneOf(["auto", "off"]),
     help: "serve: auto for HTTPS with certificates of a local authority in the home",
   },
   domain: {
     flag: "domain",
-    environment: "SANDBOX_MCP_DOMAIN",
     schema: domainName,
     help: "gateway hosts are {port}-{sandboxID}.<domain>",
   },
   apiKey: {
     flag: "api-key",
-    environment: "SANDBOX_MCP_API_KEY",
     schema: ownKey,
     help: "a key that serve accepts, besides those of `key create`",
   },
   pool: {
     flag: "pool",
-    environment: "SANDBOX_MCP_POOL",
     schema: integer(0, MAX_POOL),
     help: "sandboxes of the template base that are kept started, for a create to take at once",
   },
   poolTemplate: {
     flag: "pool-template",
-    environment: "SANDBOX_MCP_POOL_TEMPLATE",
     schema: poolShares,
     help: "the same of other templates, with their start command run: NAME=N,NAME=N",
   },
   maxSandboxes: {
     flag: "max-sandboxes",
-    environment: "SANDBOX_MCP_MAX_SANDBOXES",
     schema: integer(1, MAX_SANDBOXES),
     help: "sandboxes alive at once; beyond it create answers 429",
   },
   maxSandboxesPerTeam: {
     flag: "max-sandboxes-per-team",
-    environment: "SANDBOX_MCP_MAX_SANDBOXES_PER_TEAM",
     schema: integer(1, MAX_SANDBOXES),
     help: "sandboxes of one team at once; by default all but the shares of the other teams",
   },
   memoryMb: {
     flag: "memory-mb",
-    environment: "SANDBOX_MCP_MEMORY_MB",
     schema: integer(128, MAX.memoryMb),
     help: "memory of each sandbox in MiB",
   },
   cpus: {
     flag: "cpus",
-    environment: "SANDBOX_MCP_CPUS",
     schema: integer(1, MAX.cpus),
     help: "processors of each sandbox",
   },
-  ...STORAGE_SETTINGS,
+  diskMb: {
+    flag: "disk-mb",
+    schema: integer(DISK_MB.min, DISK_MB.max),
+    help: "writable disk of each sandbox in MiB",
+  },
+  volumeMb: {
+    flag: "volume-mb",
+    schema: integer(DISK_MB.min, DISK_MB.max),
+    help: "disk of each new volume in MiB",
+  },
+  storeGb: {
+    flag: "store-gb",
+    schema: integer(STORE_GB.min, STORE_GB.max),
+    help: "keep disks in a file of so many GiB that shares blocks, for homes that cannot",
+  },
   pids: {
     flag: "pids",
-    environment: "SANDBOX_MCP_PIDS",
     schema: integer(32, MAX.pids),
     help: "processes of each sandbox",
   },
   buildEgress: {
     flag: "build-egress",
-    environment: "SANDBOX_MCP_BUILD_EGRESS",
     schema: buildHosts,
     help: "what template builds may reach: on, off, or names and networks A,B; by default as sandboxes",
   },
   egress: {
     flag: "egress",
-    environment: "SANDBOX_MCP_EGRESS",
     schema: z.string().regex(/^(?:on|off|\/[^\s]+)$/, "expected on, off or an absolute path"),
     help: "on, off or the file of a network namespace: how sandboxes reach the internet",
   },
   dns: {
     flag: "dns",
-    environment: "SANDBOX_MCP_DNS",
     schema: addresses,
     help: "name servers of sandboxes, at most 3 IPv4 addresses joined by commas",
   },
   toolset: {
     flag: "toolsets",
-    environment: "SANDBOX_MCP_TOOLSETS",
     schema: oneOf(["core", "all"]),
     help: "core or all: which tools are listed",
   },
   tools: {
     flag: "tools",
-    environment: "SANDBOX_MCP_TOOLS",
     schema: z.string().regex(/^[a-z_]+(,[a-z_]+)*$/, "expected names joined by commas"),
     help: "exactly these tools, names joined by commas",
   },
   isReadOnly: {
     flag: "read-only",
-    environment: "SANDBOX_MCP_READ_ONLY",
     schema: flag,
     isSwitch: true,
     help: "only tools that change nothing",
@@ -191,7 +184,6 @@ const SETTINGS = {
   },
   onExit: {
     flag: "on-exit",
-    environment: "SANDBOX_MCP_ON_EXIT",
     schema: oneOf(["kill", "leave"]),
     help: "kill or leave: what happens at the end of stdio to the sandboxes that it made",
   },
@@ -199,7 +191,6 @@ const SETTINGS = {
   encryptsSnapshots,
   allowHostTemplate: {
     flag: "allow-host-template",
-    environment: "SANDBOX_MCP_ALLOW_HOST_TEMPLATE",
     schema: flag,
     isSwitch: true,
     help: "serve: offer the template `host`, which shares this machine's /usr read-only",
@@ -212,20 +203,17 @@ const SETTINGS = {
   },
   hasMetrics: {
     flag: "metrics",
-    environment: "SANDBOX_MCP_METRICS",
     schema: flag,
     isSwitch: true,
     help: "serve: metrics for Prometheus at /metrics, for keys of the team local",
   },
   logLevel: {
     flag: "log-level",
-    environment: "SANDBOX_MCP_LOG_LEVEL",
     schema: oneOf(LOG_LEVELS),
     help: LOG_LEVELS.join(", "),
   },
   logFile: {
     flag: "log-file",
-    environment: "SANDBOX_MCP_LOG_FILE",
     schema: path,
     help: "a second place for the log lines that go to stderr",
   },
@@ -237,19 +225,16 @@ const SETTINGS = {
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
   ca: {
     flag: "ca",
-    environment: "SANDBOX_MCP_CA",
     schema: z.string().regex(/^(?:off|\/.*)$/s, "expected off or an absolute path"),
     help: "off or a PEM file: certificates that sandboxes trust besides the public ones",
   },
   proxy: {
     flag: "proxy",
-    environment: "SANDBOX_MCP_PROXY",
     schema: z.union([z.literal("off"), webUrl], "expected off or a URL of http or https"),
     help: "off or a URL: the HTTP proxy of sandboxes; by default this machine's",
   },
   buildBase: {
     flag: "build-base",
-    environment: "SANDBOX_MCP_BUILD_BASE",
     schema: oneOf(["on", "off"]),
     help: "on or off: whether a service builds the template base by itself where it is missing or old",
   },
@@ -261,7 +246,6 @@ const SETTINGS = {
   },
   autoTemplates: {
     flag: "auto-templates",
-    environment: "SANDBOX_MCP_AUTO_TEMPLATES",
     schema: oneOf(["on", "off"]),
     help: "on or off: whether a service builds the template code-interpreter at its first use; default off",
   },
@@ -280,7 +264,6 @@ const SETTINGS = {
   },
   registryMirror: {
     flag: "registry-mirror",
-    environment: "SANDBOX_MCP_REGISTRY_MIRROR",
     schema: registryMirrors,
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
@@ -296,5 +279,5 @@ export type Given = {
 
 /** All of them by the name of their value. */
 export function listSettings(): [string, Setting][] {
-  return Object.entries<Setting>(SETTINGS);
+  return Object.entries<Setting>(SETTINGS).map(([name, row]) => [name, withVariable(row)]);
 }

@@ -64,8 +64,9 @@ function noteUnusedAddresses(environment: Environment): string[] {
 
 /** A line for each variable that only the engine kubernetes reads. */
 function noteClusterVariables(environment: Environment): string[] {
-  return Object.values(KUBERNETES_SETTINGS)
-    .map(({ environment: name }) => name)
+  return listSettings()
+    .flatMap(([key, setting]) => (Object.hasOwn(KUBERNETES_SETTINGS, key) ? [setting] : []))
+    .flatMap(({ environment: name }) => name ?? [])
     .filter((name) => (environment[name] ?? "") !== "")
     .map((name) => `${name}: not used without --engine kubernetes`);
 }
