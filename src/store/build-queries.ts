@@ -1,7 +1,7 @@
 /** Questions about all builds, of which there may be any number, that read few of their records. */
 
 import type { DatabaseSync } from "node:sqlite";
-import { prepareOn, readRecord } from "./statement.ts";
+import { prepareOn, toRecord, toRecords } from "./statement.ts";
 import { buildRecordSchema, type BuildTable } from "./store.ts";
 
 const BELOW = (path: string): string => `substr(${path}, 1, length(?1) + 1) = ?1 || '/'`;
@@ -36,15 +36,13 @@ export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked
     "SELECT record FROM builds WHERE build_id > ? ORDER BY build_id LIMIT ?",
   );
   return {
-    after: (buildId, limit) =>
-      selectAfter.all(buildId, limit).map((row) => readRecord(buildRecordSchema, row)),
+    after: (buildId, limit) => toRecords(buildRecordSchema, selectAfter.all(buildId, limit)),
     hasFolder: (folder) => selectFolder.get(folder) !== undefined,
     readyOf(templateId) {
       const row = selectReady.get(templateId);
-      if (row === undefined) return { newest: undefined, amount: 0 };
-      return { newest: readRecord(buildRecordSchema, row), amount: Number(row["amount"]) };
+      return { newest: toRecord(buildRecordSchema, row), amount: Number(row?.["amount"] ?? 0) };
     },
     unfinishedOwners: () => selectOwners.all().map((row) => String(row["owner"])),
-    withoutTemplate: () => selectHidden.all().map((row) => readRecord(buildRecordSchema, row)),
+    withoutTemplate: () => toRecords(buildRecordSchema, selectHidden.all()),
   };
 }

@@ -6,10 +6,9 @@ import {
   buildLevelSchema,
   templateBuildSchema,
   type BuildLineTable,
-  type TemplateBuildRecord,
   type TemplateBuildTable,
 } from "./build-records.ts";
-import { inTransaction, prepareOn, readRecord, type Row } from "./statement.ts";
+import { inTransaction, prepareOn, toRecord, toRecords } from "./statement.ts";
 
 export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
   const prepare = prepareOn(database);
@@ -31,10 +30,7 @@ export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
     SET owner = excluded.owner, status = excluded.status, record = excluded.record`);
   const erase = prepare("DELETE FROM template_builds WHERE build_id = ?");
   return {
-    get(buildId) {
-      const row = select.get(buildId);
-      return row === undefined ? undefined : toRecord(row);
-    },
+    get: (buildId) => toRecord(templateBuildSchema, select.get(buildId)),
     put(record) {
       const { buildId, templateId, owner, status } = record;
       upsert.run(buildId, templateId, owner, status, JSON.stringify(record));
@@ -42,15 +38,11 @@ export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
     remove(buildId) {
       erase.run(buildId);
     },
-    ofTemplate: (templateId) => selectTemplate.all(templateId).map(toRecord),
-    unfinishedOfOwner: (owner) => selectUnfinished.all(owner).map(toRecord),
-    open: () => selectOpen.all().map(toRecord),
+    ofTemplate: (templateId) => toRecords(templateBuildSchema, selectTemplate.all(templateId)),
+    unfinishedOfOwner: (owner) => toRecords(templateBuildSchema, selectUnfinished.all(owner)),
+    open: () => toRecords(templateBuildSchema, selectOpen.all()),
     ids: () => selectIds.all().map((row) => String(row["build_id"])),
   };
-}
-
-function toRecord(row: Row): TemplateBuildRecord {
-  return readRecord(templateBuildSchema, row);
 }
 
 export function openBuildLines(database: DatabaseSync): BuildLineTable {

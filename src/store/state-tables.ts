@@ -2,9 +2,8 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
-import type { z } from "../common/schema.ts";
 import { openBuildQueries } from "./build-queries.ts";
-import { prepareOn, readRecord, type Row } from "./statement.ts";
+import { prepareOn, toRecord, toRecords } from "./statement.ts";
 import {
   buildRecordSchema,
   creationRecordSchema,
@@ -251,13 +250,4 @@ export function openValues(database: DatabaseSync): ValueTable {
       upsert.run(name, value);
     },
   };
-}
-
-function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
-  return row === undefined ? undefined : readRecord(schema, row);
-}
-
-/** The records of many rows, in their order. */
-function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
-  return rows.map((row) => readRecord(schema, row));
 }

@@ -79,7 +79,10 @@ export function translate<T>(work: () => T): T {
  * The record that a row holds as JSON.
  * @throws SandboxError unavailable for one that this version cannot read.
  */
-export function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
+export function toRecord<T>(schema: z.ZodType<T>, row: Row): T;
+export function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined;
+export function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
+  if (row === undefined) return undefined;
   try {
     return schema.parse(JSON.parse(String(row["record"])));
   } catch (error) {
@@ -88,6 +91,11 @@ export function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
       hint: "a newer sandbox-mcp may have written it: use that one, or restore the database from a backup",
     });
   }
+}
+
+/** The records of many rows, in their order. @throws SandboxError as `toRecord`. */
+export function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
+  return rows.map((row) => toRecord(schema, row));
 }
 
 /** What to do about a file that cannot be opened. */
