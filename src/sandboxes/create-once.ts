@@ -5,7 +5,7 @@
  */
 
 import { createSandbox, type CreateContext } from "./create-sandbox.ts";
-import { creationUnderWay, findCreation, requireSameRequest } from "./creation-record.ts";
+import { findCreation, whileActive } from "./creation-record.ts";
 import type { CreateOptions, StartedSandbox } from "./sandbox.ts";
 
 /**
@@ -23,15 +23,5 @@ export async function createOnce(
   const known = findCreation(context, once);
   if (known !== undefined) return known;
   const name = `${context.team}/${once.key}`;
-  const running = context.activeCreates.get(name);
-  if (running !== undefined) {
-    requireSameRequest(once, running);
-    throw creationUnderWay();
-  }
-  context.activeCreates.set(name, once.fingerprint);
-  try {
-    return await createSandbox(context, options, signal);
-  } finally {
-    context.activeCreates.delete(name);
-  }
+  return whileActive(context, { ...once, name }, () => createSandbox(context, options, signal));
 }

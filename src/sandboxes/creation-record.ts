@@ -3,7 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import type { CreationRecord, SandboxRecord } from "../store/store.ts";
-import type { Services, Tenant } from "./context.ts";
+import type { Registry, Services, Tenant } from "./context.ts";
 import type { CreationKey, StartedSandbox } from "./sandbox.ts";
 import { tokensOf } from "./secrets.ts";
 
@@ -85,6 +85,29 @@ export function requireSameRequest({ key, fingerprint }: CreationKey, known: str
   if (fingerprint === known) return;
   const message = `Idempotency-Key ${key} belongs to another request`;
   throw new SandboxError("invalid_argument", message, { word: "idempotency_request_mismatch" });
+}
+
+/**
+ * Does what a key was sent for, under a name of its own.
+ * @throws SandboxError as `requireSameRequest`, and failed_precondition while it is done already.
+ */
+export async function whileActive<T>(
+  { activeCreates }: Pick<Registry, "activeCreates">,
+  once: CreationKey & { readonly name: string },
+  create: () => Promise<T>,
+): Promise<T> {
+  const { name, fingerprint } = once;
+  const running = activeCreates.get(name);
+  if (running !== undefined) {
+    requireSameRequest(once, running);
+    throw creationUnderWay();
+  }
+  activeCreates.set(name, fingerprint);
+  try {
+    return await create();
+  } finally {
+    activeCreates.delete(name);
+  }
 }
 
 export function creationUnderWay(): SandboxError {

@@ -90,12 +90,7 @@ export async function readBuilds({ builds }: Pick<Store, "builds">): Promise<Bui
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
 export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {
-  const named = new Set(builds.flatMap(layerFolders));
-  for (const { buildId, status } of builds) if (status === "building") named.add(buildId);
-  return folders.filter((folder) => {
-    const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
-    return id !== undefined && !named.has(id);
-  });
+  return folders.filter(isOrphan(builds, layerFolders));
 }
 
 /** The same of the folders of memory, which only the build of that name has. */
@@ -103,15 +98,10 @@ export function findOrphanMemory(
   folders: readonly string[],
   builds: readonly BuildRecord[],
 ): string[] {
-  const named = new Set(
-    builds.flatMap(({ buildId, status, memory }) =>
-      status === "building" || (memory !== undefined && "folder" in memory) ? [buildId] : [],
-    ),
+  const isUnnamed = isOrphan(builds, ({ buildId, memory }) =>
+    memory !== undefined && "folder" in memory ? [buildId] : [],
   );
-  return folders.filter((folder) => {
-    const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
-    return id !== undefined && !named.has(id);
-  });
+  return folders.filter(isUnnamed);
 }
 
 /** The same of the folders of disks. */
@@ -119,16 +109,23 @@ export function findOrphanDisks(
   folders: readonly string[],
   builds: readonly BuildRecord[],
 ): string[] {
-  const named = new Set(
-    builds.flatMap(({ buildId, status, disk }) => [
-      ...(status === "building" ? [buildId] : []),
-      ...(disk === undefined ? [] : [basename(dirname(disk.image))]),
-    ]),
+  const isUnnamed = isOrphan(builds, ({ disk }) =>
+    disk === undefined ? [] : [basename(dirname(disk.image))],
   );
-  return folders.filter((folder) => {
+  return folders.filter((folder) => isUnnamed(folder) || folder.startsWith(TRIAL_PREFIX));
+}
+
+/** Whether a folder is that of a snapshot which no build names, or makes now. */
+function isOrphan(
+  builds: readonly BuildRecord[],
+  namesOf: (build: BuildRecord) => readonly string[],
+): (folder: string) => boolean {
+  const named = new Set(builds.flatMap(namesOf));
+  for (const { buildId, status } of builds) if (status === "building") named.add(buildId);
+  return (folder) => {
     const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
-    return id === undefined ? folder.startsWith(TRIAL_PREFIX) : !named.has(id);
-  });
+    return id !== undefined && !named.has(id);
+  };
 }
 
 /** Where orphans may be, from the folder of layers, and what finds them among the folders there. */
@@ -140,7 +137,7 @@ export const ORPHAN_PLACES = [
 
 /**
  * Of the folders of these builds, which are no rows any more, those that no other build names. Their
- * live builds go with them. An image stays for \`pruneImages\`: another process may be about to name it.
+ * live builds go with them. An image stays for `pruneImages`: another process may be about to name it.
  */
 export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
   const all = [...removed, ...forgetLive(store, removed)];

@@ -79,10 +79,14 @@ interface LogBookOptions {
 export function startLogBook(options: LogBookOptions): LogBook {
   const { store, clock } = options;
   const batch = createLogBatch(options);
-  const paces = createLogPaces(clock);
   const marks = createReadMarks();
 
-  function addMark(subject: LogSubject, fields: object, more: { atMs?: number; cursor?: string }) {
+  /** A line of the service itself; without a level it is a mark. */
+  function addOwn(
+    subject: LogSubject,
+    fields: object,
+    more: { readonly atMs?: number; readonly cursor?: string | undefined } = {},
+  ): void {
     const { atMs = marks.place(subject.sandboxId, clock.now()), cursor } = more;
     const raw = { level: "warn", logger: "sandboxes", ...fields };
     batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }), cursor);
@@ -100,26 +104,23 @@ export function startLogBook(options: LogBookOptions): LogBook {
   const forgetTimer = setInterval(forget, FORGET_INTERVAL_MS).unref();
 
   return {
-    openPace: () => paces.open(),
+    openPace: createLogPaces(clock),
     note(subject, message, fields = {}) {
-      const atMs = marks.place(subject.sandboxId, clock.now());
-      const raw = { level: "info", message, logger: "sandboxes", ...fields };
-      batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
+      addOwn(subject, { level: "info", message, ...fields });
     },
     take(subject, text, { cursor, lost }) {
       const parsed = parseLine(text);
       const claimedMs = Date.parse(parsed?.timestamp ?? "");
       const atMs = marks.place(subject.sandboxId, plausibleTime(claimedMs, clock.now()));
-      if (lost > 0) addMark(subject, { message: "log lines lost", lost }, { atMs });
+      if (lost > 0) addOwn(subject, { message: "log lines lost", lost }, { atMs });
       if (parsed === undefined) {
-        const message = "a line that is no log line was dropped";
-        addMark(subject, { message }, { atMs, ...(cursor !== undefined && { cursor }) });
+        addOwn(subject, { message: "a line that is no log line was dropped" }, { atMs, cursor });
         return;
       }
       batch.add(subject, toLine(parsed, { subject, atMs, service: "envd" }), cursor);
     },
     mark(subject, message) {
-      addMark(subject, { message }, {});
+      addOwn(subject, { message });
     },
     cursor(sandboxId) {
       return batch.cursor(sandboxId) ?? store.logs.cursor(sandboxId);

@@ -43,12 +43,8 @@ export interface LogPace {
   take(cost: LogCost, signal: AbortSignal): Promise<void>;
 }
 
-export interface LogPaces {
-  open(): LogPace;
-}
-
-/** Paces that share the rates of the service. */
-export function createLogPaces(clock: Clock): LogPaces {
+/** What opens paces that share the rates of the service. */
+export function createLogPaces(clock: Clock): () => LogPace {
   const shared = createBudget(clock, SERVICE_LOG_RATES);
   const turn = createTurn();
   let queue: Promise<unknown> = Promise.resolve();
@@ -59,21 +55,19 @@ export function createLogPaces(clock: Clock): LogPaces {
     await shared(cost, signal);
   }
 
-  return {
-    open() {
-      const own = createBudget(clock, SANDBOX_LOG_RATES);
-      return {
-        async take(cost, signal) {
-          await own(cost, signal);
-          // A daemon that died is told anew at once, whatever the others send.
-          if (cost.lines === undefined && cost.bytes === undefined) return;
-          // One after another, so that a flood of one sandbox is at most one step ahead of each other.
-          const mine = queue.then(async () => pass(cost, signal));
-          queue = mine.catch(() => undefined);
-          await mine;
-        },
-      };
-    },
+  return () => {
+    const own = createBudget(clock, SANDBOX_LOG_RATES);
+    return {
+      async take(cost, signal) {
+        await own(cost, signal);
+        // A daemon that died is told anew at once, whatever the others send.
+        if (cost.lines === undefined && cost.bytes === undefined) return;
+        // One after another, so that a flood of one sandbox is at most one step ahead of each other.
+        const mine = queue.then(async () => pass(cost, signal));
+        queue = mine.catch(() => undefined);
+        await mine;
+      },
+    };
   };
 }
 

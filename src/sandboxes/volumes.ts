@@ -12,7 +12,7 @@ import { hasVolumeDisk, volumeContent } from "../engine/storage/volume-disk.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import type { Folders, Registry, Services, Tenant } from "./context.ts";
-import { creationUnderWay, KEPT_MS, requireSameRequest } from "./creation-record.ts";
+import { creationUnderWay, KEPT_MS, requireSameRequest, whileActive } from "./creation-record.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import type { CreationKey } from "./sandbox.ts";
@@ -74,22 +74,12 @@ export async function createVolume(
   once?: CreationKey,
 ): Promise<Volume> {
   if (once === undefined) return makeVolume(context, name, undefined);
-  const { activeCreates, team } = context;
   // Keys have no slash.
-  const active = `${team}/volumes/${once.key}`;
-  const running = activeCreates.get(active);
-  if (running !== undefined) {
-    requireSameRequest(once, running);
-    throw creationUnderWay();
-  }
-  const known = findMade(context, once);
-  if (known !== undefined) return withToken(context, known);
-  activeCreates.set(active, once.fingerprint);
-  try {
-    return await makeVolume(context, name, once);
-  } finally {
-    activeCreates.delete(active);
-  }
+  const active = `${context.team}/volumes/${once.key}`;
+  return whileActive(context, { ...once, name: active }, async () => {
+    const known = findMade(context, once);
+    return known === undefined ? makeVolume(context, name, once) : withToken(context, known);
+  });
 }
 
 /** @throws SandboxError invalid_argument when the key belongs to another request. */
