@@ -203,3 +203,20 @@ export async function whileSpaceLeft<T>(
     clearInterval(timer);
   }
 }
+
+/** The pieces of something that is written, with a look at the disk before each step of so many bytes. */
+export async function* takeWhileSpaceLeft(
+  chunks: AsyncIterable<Buffer>,
+  stepBytes: number,
+  requireSpace: () => Promise<void>,
+): AsyncGenerator<Buffer> {
+  let unchecked = stepBytes;
+  for await (const chunk of chunks) {
+    if (unchecked >= stepBytes) {
+      await requireSpace();
+      unchecked = 0;
+    }
+    unchecked += chunk.length;
+    yield chunk;
+  }
+}

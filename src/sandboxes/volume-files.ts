@@ -20,6 +20,7 @@ import { UUID_PATTERN } from "../wire/address.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import type { Folders, Services } from "./context.ts";
+import { takeWhileSpaceLeft } from "./disk-space.ts";
 import { listVolumeFolder } from "./list-volume.ts";
 import { VOLUME_OWNER_ID } from "./volume-disks.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
@@ -274,13 +275,6 @@ async function fillDraft(
   volume: VolumePlace,
 ): Promise<void> {
   await using file = await open(draft, "wx", 0o600);
-  let unchecked = SPACE_STEP_BYTES;
-  for await (const chunk of content) {
-    if (unchecked >= SPACE_STEP_BYTES) {
-      await volume.requireSpace();
-      unchecked = 0;
-    }
-    await file.writeFile(chunk);
-    unchecked += chunk.length;
-  }
+  const chunks = takeWhileSpaceLeft(content, SPACE_STEP_BYTES, () => volume.requireSpace());
+  for await (const chunk of chunks) await file.writeFile(chunk);
 }

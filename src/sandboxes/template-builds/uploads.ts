@@ -12,7 +12,12 @@ import { sha256Hex } from "../../common/hash.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { createTeamTurns } from "../../common/team-turns.ts";
-import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
+import {
+  type CopyLedger,
+  requireDiskSpace,
+  takeWhileSpaceLeft,
+  toDiskFault,
+} from "../disk-space.ts";
 
 /** Folder of the home. */
 export const UPLOADS = "uploads";
@@ -164,6 +169,7 @@ interface Target {
   readonly bytes: number;
   /** Of the name while it is written. */
   readonly ending: string;
+  /** Images were promised space for what programs have written: an upload must not take that. */
   requireSpaceLeft(): Promise<void>;
 }
 
@@ -172,7 +178,8 @@ async function store(target: Target, body: Readable): Promise<void> {
   const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
   try {
     const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
-    const whileSpaceLeft = (chunks: AsyncIterable<Buffer>) => takeWhileSpaceLeft(chunks, target);
+    const whileSpaceLeft = (chunks: AsyncIterable<Buffer>) =>
+      takeWhileSpaceLeft(chunks, SPACE_STEP_BYTES, target.requireSpaceLeft.bind(target));
     await pipeline(body, whileSpaceLeft, file, { signal: signalAfter(UPLOAD_LIFE_MS) });
     if (file.bytesWritten !== bytes) {
       throw new SandboxError(
@@ -186,22 +193,6 @@ async function store(target: Target, body: Readable): Promise<void> {
     await step("upload.kept");
   } finally {
     await rm(part, { force: true });
-  }
-}
-
-/** Images were promised space for what programs have written: an upload must not take that. */
-async function* takeWhileSpaceLeft(
-  chunks: AsyncIterable<Buffer>,
-  { requireSpaceLeft }: Pick<Target, "requireSpaceLeft">,
-): AsyncGenerator<Buffer> {
-  let unchecked = SPACE_STEP_BYTES;
-  for await (const chunk of chunks) {
-    if (unchecked >= SPACE_STEP_BYTES) {
-      await requireSpaceLeft();
-      unchecked = 0;
-    }
-    unchecked += chunk.length;
-    yield chunk;
   }
 }
 
