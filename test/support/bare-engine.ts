@@ -19,12 +19,7 @@ import type {
 import { PROGRAM_ENVIRONMENT } from "../../src/engine/host/find-program.ts";
 import { launcherCommand } from "../../src/engine/host/launcher.ts";
 import { killGroup } from "../../src/engine/host/run-program.ts";
-import {
-  dialControlSocket,
-  dialPublicSocket,
-  openPort,
-  SOCKET_NAMES,
-} from "../../src/engine/network/container-sockets.ts";
+import { dialDaemon, openPort, SOCKET_NAMES } from "../../src/engine/network/container-sockets.ts";
 
 const START_TIMEOUT_MS = 10_000;
 /** The daemon ends its own children on SIGTERM; after this it has no say any more. */
@@ -171,9 +166,9 @@ function createBareContainer(
     hasLastingEgress: true,
     setEgress: async () => undefined,
     dial: async (port, signal) =>
-      openPort(async (limit) => dialControlSocket(spec, limit), port, signal),
-    dialPublic: async (signal) => dialPublicSocket(spec, signal),
-    dialControl: async (signal) => dialControlSocket(spec, signal),
+      openPort(async (limit) => dialDaemon(spec, "control", limit), port, signal),
+    dialPublic: async (signal) => dialDaemon(spec, "public", signal),
+    dialControl: async (signal) => dialDaemon(spec, "control", signal),
     pause: async () => void run?.child.kill("SIGSTOP"),
     resume: async () => void run?.child.kill("SIGCONT"),
     get isHalted() {

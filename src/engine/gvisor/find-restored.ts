@@ -13,7 +13,7 @@ import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
-import { dialControlSocket, dialSocket } from "../network/container-sockets.ts";
+import { dialDaemon, dialSocket } from "../network/container-sockets.ts";
 import type { ContainerRecord } from "../oci/container-record.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 import { readSentryLevel } from "../oci/verify-container.ts";
@@ -124,7 +124,8 @@ async function awaitPrograms(place: RestoredPlace & { readonly secret: string })
   const endMs = performance.now() + LOAD_LIMIT_MS;
   for (;;) {
     try {
-      const dial = async (signal: AbortSignal) => dialControlSocket({ directory, secret }, signal);
+      const dial = async (signal: AbortSignal) =>
+        dialDaemon({ directory, secret }, "control", signal);
       await askDaemon(dial, ASK_LIMIT_MS);
       return;
     } catch (error) {

@@ -27,11 +27,6 @@ export interface SocketPlace {
   readonly secret?: string | undefined;
 }
 
-/** A stream to the daemon's public socket. @throws SandboxError unavailable, canceled */
-export async function dialPublicSocket(place: SocketPlace, signal: AbortSignal): Promise<Socket> {
-  return dialNamed(place, SOCKET_NAMES.public, signal);
-}
-
 /**
  * A stream to a port of the container whose daemon `dialControl` reaches.
  * @throws SandboxError invalid_argument for no port number, unavailable when nothing answers.
@@ -47,13 +42,13 @@ export async function openPort(
   return openTunnel(await dialControl(signal), port, signal);
 }
 
-/** A stream to the daemon's control socket. @throws SandboxError unavailable, canceled */
-export async function dialControlSocket(place: SocketPlace, signal: AbortSignal): Promise<Socket> {
-  return dialNamed(place, SOCKET_NAMES.control, signal);
-}
-
-async function dialNamed(place: SocketPlace, name: string, signal: AbortSignal): Promise<Socket> {
-  const socket = await dialSocket(join(place.directory, name), signal);
+/** A stream to one of the daemon's sockets. @throws SandboxError unavailable, canceled */
+export async function dialDaemon(
+  place: SocketPlace,
+  name: keyof typeof SOCKET_NAMES,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const socket = await dialSocket(join(place.directory, SOCKET_NAMES[name]), signal);
   if (place.secret !== undefined) socket.write(place.secret);
   return socket;
 }

@@ -8,7 +8,7 @@ import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
 import { askByRelay, type RelayDial } from "../gvisor/relay.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { createConnections } from "../network/connections.ts";
-import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
+import { dialDaemon, openPort } from "../network/container-sockets.ts";
 import type { HostNetwork } from "../network/host-network.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { createCopies, findSaveFault } from "./container-copies.ts";
@@ -49,8 +49,9 @@ export function openContainer(parts: ContainerParts): Container {
     watch: (record) => watchLife({ record, cgroup, sockets }, resolve),
   });
   const place = () => ({ directory, secret: runs.record.secret });
-  const dialDaemon = async (signal: AbortSignal) =>
-    connections.open(() => reach(() => dialControlSocket(place(), signal)), signal);
+  const dial = async (name: "public" | "control", signal: AbortSignal) =>
+    connections.open(() => reach(() => dialDaemon(place(), name, signal)), signal);
+  const dialControl = async (signal: AbortSignal) => dial("control", signal);
   let removal: Promise<void> | undefined;
   return {
     id: parts.record.id,
@@ -62,10 +63,9 @@ export function openContainer(parts: ContainerParts): Container {
     hasLastingEgress: !needsEgress && (outside === undefined || routers.outlivesProcess),
     setEgress: async (egress) =>
       routers.setEgress({ directory, record: runs.record, outside }, egress),
-    dial: async (port, signal) => openPort(dialDaemon, port, signal),
-    dialPublic: async (signal) =>
-      connections.open(() => reach(() => dialPublicSocket(place(), signal)), signal),
-    dialControl: dialDaemon,
+    dial: async (port, signal) => openPort(dialControl, port, signal),
+    dialPublic: async (signal) => dial("public", signal),
+    dialControl,
     isAnswering: parts.reach === undefined ? undefined : async () => askByRelay(directory),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
