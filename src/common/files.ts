@@ -1,7 +1,17 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
 import { accessSync, constants, readFileSync } from "node:fs";
-import { lstat, open, readdir, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
+import {
+  lstat,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rmdir,
+  stat,
+  writeFile,
+  type FileHandle,
+} from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isCode } from "./errors.ts";
 
@@ -50,6 +60,14 @@ export async function writeWhole(
 ): Promise<void> {
   await writeFile(draft, text, { mode: 0o600 });
   await rename(draft, path);
+}
+
+/** Writes all of these bytes at this place of a file. */
+export async function writeAt(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length;) {
+    const { bytesWritten } = await file.write(bytes, done, bytes.length - done, position + done);
+    done += bytesWritten;
+  }
 }
 
 /** As `writeWhole`; it outlives a power cut, and has this mode whatever the process's mask. */

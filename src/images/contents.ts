@@ -3,6 +3,7 @@
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { writeAt } from "../common/files.ts";
 import type { ByteReader } from "./byte-reader.ts";
 import type { TarEntry } from "./tar.ts";
 
@@ -51,7 +52,7 @@ export async function createContents(directory: string, maxBytes: number): Promi
         for (const { offset, size: part } of sparse?.extents ?? [{ offset: 0, size: dataBytes }]) {
           for (let done = 0; done < part;) {
             const piece = await reader.some(Math.min(part - done, PIECE_BYTES));
-            await writeAll(file, piece, offset + done);
+            await writeAt(file, piece, offset + done);
             done += piece.length;
           }
         }
@@ -87,15 +88,4 @@ export async function createContents(directory: string, maxBytes: number): Promi
       }
     },
   };
-}
-
-async function writeAll(
-  file: Awaited<ReturnType<typeof open>>,
-  data: Buffer,
-  position: number,
-): Promise<void> {
-  for (let done = 0; done < data.length;) {
-    const { bytesWritten } = await file.write(data, done, data.length - done, position + done);
-    done += bytesWritten;
-  }
 }

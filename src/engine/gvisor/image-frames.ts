@@ -6,6 +6,7 @@
 import { open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { writeAt } from "../../common/files.ts";
 
 const HEAD_BYTES = 17;
 const MAX_FRAME_BYTES = 1024 * 1024;
@@ -37,19 +38,11 @@ export async function writeFrames(stream: AsyncIterable<Buffer>, folder: string)
       if (files.length === MAX_FILES || !NAME_PATTERN.test(name)) throw damaged();
       files.push(stack.use(await open(join(folder, name), "wx", FILE_MODE)));
     } else if (file === undefined) throw damaged();
-    else if (kind === "W") await writeAll(file, body, offset);
+    else if (kind === "W") await writeAt(file, body, offset);
     else if (kind === "T") await file.truncate(offset);
     else throw damaged();
   }
   if (!hasEnded) throw damaged();
-}
-
-async function writeAll(file: FileHandle, bytes: Buffer, offset: number): Promise<void> {
-  let done = 0;
-  while (done < bytes.length) {
-    const { bytesWritten } = await file.write(bytes, done, bytes.length - done, offset + done);
-    done += bytesWritten;
-  }
 }
 
 async function* readFrames(stream: AsyncIterable<Buffer>): AsyncGenerator<Frame> {
