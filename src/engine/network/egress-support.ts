@@ -196,22 +196,10 @@ async function tryRules(): Promise<void> {
     senderRules(0, { allow: ["192.0.2.0/24"], deny: ["0.0.0.0/0"], domains: ["*"] }),
     uplinkRules(uplink),
   ];
+  const makeLink = "ip link add name one type veth peer name other".split(" ");
   await Promise.all([
     runProgram(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
-    runProgram([
-      "unshare",
-      "--net",
-      "ip",
-      "link",
-      "add",
-      "name",
-      "one",
-      "type",
-      "veth",
-      "peer",
-      "name",
-      "other",
-    ]),
+    runProgram(["unshare", "--net", ...makeLink]),
   ]);
 }
 

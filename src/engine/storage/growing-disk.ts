@@ -37,7 +37,7 @@ export function openGrowingDisk(
       return growth && { ...growth, usedBytes: growth.usedBytes + ownBytes };
     },
     limitGrowth: (bytes) => limitGrowth(image, mount, bytes),
-    isLimited: () => isLimited(image, mount),
+    isLimited: () => readLimit(image, mount) !== undefined,
     async returnFreedBlocks(isOn) {
       if (findDevice(image, mount) === undefined) return;
       await runProgram(["mount", "-o", `remount,${isOn ? "discard" : "nodiscard"}`, mount]);
@@ -73,10 +73,6 @@ function limitGrowth(image: string, mount: string, bytes: number | undefined): b
     if (isCode(error, "EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL")) return false;
     throw error;
   }
-}
-
-function isLimited(image: string, mount: string): boolean {
-  return readLimit(image, mount) !== undefined;
 }
 
 /** By how much it may grow, whichever process said so; undefined where no limit is set. */

@@ -4,11 +4,12 @@
  * moment. No unmount reaches it, and it keeps the file system and its loop device in use.
  */
 
-import { mkdir, open, type FileHandle } from "node:fs/promises";
+import { mkdir, open, stat, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../../common/backoff.ts";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { removeEmpty } from "../../common/files.ts";
+import { ifThere, removeEmpty } from "../../common/files.ts";
 import { tryLockOpen } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
 
@@ -31,6 +32,12 @@ export async function makeMountPoint(mount: string): Promise<void> {
   } catch (error) {
     if (!isCode(error, "EEXIST")) throw error;
   }
+}
+
+/** Whether a file system is mounted on the folder of this name; not where one of both is missing. */
+export async function hasMount(folder: string, name: string): Promise<boolean> {
+  const found = await ifThere(Promise.all([stat(folder), stat(join(folder, name))]));
+  return found !== undefined && found[0].dev !== found[1].dev;
 }
 
 /**

@@ -8,7 +8,7 @@
 import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { errorText, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, listFolder, readKernelFile, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -21,7 +21,7 @@ import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
 import { sharesBlocks } from "./disk-copy.ts";
 import { splitDevice } from "./growing-disk.ts";
-import { holdMount, makeMountPoint, unmountUnheld } from "./mount-point.ts";
+import { hasMount, holdMount, makeMountPoint, unmountUnheld } from "./mount-point.ts";
 
 /** In a home: the file, and the folder where it is mounted. */
 export const STORE_NAMES = { image: "store.img", mount: "store" } as const;
@@ -84,15 +84,8 @@ export async function findDisksFolder(
   home: string,
   of: keyof typeof PLACES = "containers",
 ): Promise<string | undefined> {
-  if (isRootless()) return undefined;
-  const mount = join(home, STORE_NAMES.mount);
-  try {
-    const [own, store] = [await stat(home), await stat(mount)];
-    return own.dev === store.dev ? undefined : join(mount, PLACES[of]);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  if (isRootless() || !(await hasMount(home, STORE_NAMES.mount))) return undefined;
+  return join(home, STORE_NAMES.mount, PLACES[of]);
 }
 
 type Place = NonNullable<Parameters<typeof findDisksFolder>[1]>;

@@ -9,7 +9,7 @@
 
 import { chown, mkdir, readdir, rename, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { isCode, SandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, listFolder, removeEmpty, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -21,7 +21,14 @@ import { createBlankDisks, type BlankDisks } from "./blank-disk.ts";
 import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
 import { syncMounts, trimMounts } from "./flush-mounts.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
-import { hasHolder, holdMount, makeMountPoint, MOUNT_MODE, unmountUnheld } from "./mount-point.ts";
+import {
+  hasHolder,
+  hasMount,
+  holdMount,
+  makeMountPoint,
+  MOUNT_MODE,
+  unmountUnheld,
+} from "./mount-point.ts";
 import { findDisksFolder } from "./store-image.ts";
 
 /** In a home: the folders of all disks of volumes. */
@@ -261,13 +268,7 @@ async function findMounts(home: string, ids: readonly string[]): Promise<readonl
 }
 
 async function isMounted(folder: string): Promise<boolean> {
-  try {
-    const [own, mount] = [await stat(folder), await stat(join(folder, DISK_NAMES.mount))];
-    return own.dev !== mount.dev;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return false;
-    throw error;
-  }
+  return hasMount(folder, DISK_NAMES.mount);
 }
 
 /** Makes the folders of a disk that was never mounted. Only this program reaches the top of a disk. */
