@@ -5,7 +5,7 @@
 
 import { lstat, open, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { keepLooking } from "./keep-looking.ts";
 
 const LOOK_MS = 10;
 /** Each flush is a commit of the file system. */
@@ -13,26 +13,12 @@ const STEP_BYTES = 16 * 1024 * 1024;
 
 /** Goes on until it is disposed of. It never fails: what is not on the disk then its caller brings there. */
 export function flushImage(folder: string): AsyncDisposable {
-  const end = new AbortController();
-  const flushing = flush(folder, end.signal);
-  return {
-    async [Symbol.asyncDispose]() {
-      end.abort();
-      await flushing;
-    },
-  };
-}
-
-async function flush(folder: string, signal: AbortSignal): Promise<void> {
   const flushed = new Map<string, number>();
-  while (!signal.aborted) {
-    // A look that fails says nothing: the folder is made anew by each attempt.
-    await look(folder, flushed).catch(() => undefined);
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
-  }
+  // The folder is made anew by each attempt.
+  return keepLooking(LOOK_MS, () => flush(folder, flushed));
 }
 
-async function look(folder: string, flushed: Map<string, number>): Promise<void> {
+async function flush(folder: string, flushed: Map<string, number>): Promise<false> {
   for (const name of await readdir(folder)) {
     const path = join(folder, name);
     const { size } = await lstat(path);
@@ -41,4 +27,5 @@ async function look(folder: string, flushed: Map<string, number>): Promise<void>
     await using file = await open(path, "r");
     await file.datasync();
   }
+  return false;
 }

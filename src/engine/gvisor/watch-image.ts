@@ -5,7 +5,7 @@
 
 import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { keepLooking } from "./keep-looking.ts";
 
 const LOOK_MS = 200;
 const BLOCK_BYTES = 512;
@@ -21,33 +21,12 @@ export function watchImage(
   limitBytes: number,
   end: () => Promise<void>,
 ): AsyncDisposable {
-  const over = new AbortController();
-  const watching = watch({ folder, limitBytes, signal: over.signal }, end);
-  return {
-    async [Symbol.asyncDispose]() {
-      over.abort();
-      await watching;
-    },
-  };
-}
-
-interface Watched {
-  readonly folder: string;
-  readonly limitBytes: number;
-  readonly signal: AbortSignal;
-}
-
-/** It never rejects: what the end could not do the save finds. */
-async function watch(
-  { folder, limitBytes, signal }: Watched,
-  end: () => Promise<void>,
-): Promise<void> {
-  while (!signal.aborted) {
-    // A look that fails says nothing.
-    const bytes = await sizeOf(folder).catch(() => 0);
-    if (bytes > limitBytes) return end().catch(() => undefined);
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
-  }
+  return keepLooking(LOOK_MS, async () => {
+    if ((await sizeOf(folder)) <= limitBytes) return false;
+    // What the end could not do the save finds.
+    await end().catch(() => undefined);
+    return true;
+  });
 }
 
 async function sizeOf(folder: string): Promise<number> {
