@@ -21,6 +21,10 @@ const FORGOTTEN_LINES = 200;
 /** Of a team: a user who makes sandboxes again and again would fill the disk within days. */
 const MAX_TEAM_BYTES = 4 * 1024 * 1024 * 1024;
 
+const LOGGER = "sandboxes";
+/** What a line says that stands for something that is missing. */
+const MARK = { level: "warn", logger: LOGGER } as const;
+
 /** Memory that one read may take; readers page by time. */
 export const MAX_READ_LINES = 10_000;
 /** Of lines in one read: a reply has each of them twice. */
@@ -81,14 +85,13 @@ export function startLogBook(options: LogBookOptions): LogBook {
   const batch = createLogBatch(options);
   const marks = createReadMarks();
 
-  /** A line of the service itself; without a level it is a mark. */
+  /** A line of the service itself. */
   function addOwn(
     subject: LogSubject,
-    fields: object,
+    raw: Readonly<Record<string, unknown>>,
     more: { readonly atMs?: number; readonly cursor?: string | undefined } = {},
   ): void {
     const { atMs = marks.place(subject.sandboxId, clock.now()), cursor } = more;
-    const raw = { level: "warn", logger: "sandboxes", ...fields };
     batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }), cursor);
   }
 
@@ -106,21 +109,22 @@ export function startLogBook(options: LogBookOptions): LogBook {
   return {
     openPace: createLogPaces(clock),
     note(subject, message, fields = {}) {
-      addOwn(subject, { level: "info", message, ...fields });
+      addOwn(subject, { level: "info", message, logger: LOGGER, ...fields });
     },
     take(subject, text, { cursor, lost }) {
       const parsed = parseLine(text);
       const claimedMs = Date.parse(parsed?.timestamp ?? "");
       const atMs = marks.place(subject.sandboxId, plausibleTime(claimedMs, clock.now()));
-      if (lost > 0) addOwn(subject, { message: "log lines lost", lost }, { atMs });
+      if (lost > 0) addOwn(subject, { ...MARK, message: "log lines lost", lost }, { atMs });
       if (parsed === undefined) {
-        addOwn(subject, { message: "a line that is no log line was dropped" }, { atMs, cursor });
+        const message = "a line that is no log line was dropped";
+        addOwn(subject, { ...MARK, message }, { atMs, cursor });
         return;
       }
       batch.add(subject, toLine(parsed, { subject, atMs, service: "envd" }), cursor);
     },
     mark(subject, message) {
-      addOwn(subject, { message });
+      addOwn(subject, { ...MARK, message });
     },
     cursor(sandboxId) {
       return batch.cursor(sandboxId) ?? store.logs.cursor(sandboxId);
