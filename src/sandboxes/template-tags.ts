@@ -75,8 +75,8 @@ export function publishTemplate(
 
 /**
  * Puts tags on the build that the target means.
- * @throws SandboxError as `requireOwnTemplate`, and invalid_argument for a faulty tag, not_found
- * when the target's own tag is none.
+ * @throws SandboxError as `requireOwnTemplate`, and invalid_argument for a faulty tag or namespace,
+ * not_found when the target's own tag is none.
  */
 export function assignTags(
   options: TemplatesOptions,

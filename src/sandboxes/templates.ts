@@ -82,30 +82,15 @@ export interface Templates {
    * built-in or a public one of another team, invalid_argument while in use.
    */
   remove(reference: string): Promise<void>;
-  /**
-   * Lets every team see it, or only its own again; returns its names.
-   * @throws SandboxError not_found, permission_denied unless it is the team's own.
-   */
+  /** As `publishTemplate`. */
   publish(reference: string, isPublic: boolean): string[];
-  /**
-   * Puts tags on the build that a reference means.
-   * @throws SandboxError as `publish`, and invalid_argument for a faulty tag or namespace.
-   */
+  /** As `assignTags`. */
   tag(target: string, tags: readonly string[]): AssignedTags;
-  /**
-   * Takes tags away, all or none; their builds stay.
-   * @throws SandboxError as `tag`, also for the tag of references without one.
-   */
+  /** As `removeTags`. */
   untag(name: string, tags: readonly string[]): void;
-  /**
-   * By name.
-   * @throws SandboxError not_found.
-   */
+  /** As `listTags`. */
   tags(reference: string): BuildTag[];
-  /**
-   * Those of ready builds, by name.
-   * @throws SandboxError not_found.
-   */
+  /** As `listAssignments`. */
   assignments(reference: string): TagAssignment[];
   toStored(layer: Layer): StoredLayer;
 }
