@@ -116,7 +116,7 @@ export async function requireRestorable(
   here: MemoryPlace,
   home: string,
 ): Promise<RestorableMemory> {
-  const note = parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "");
+  const note = await readNote(folder);
   const fault = note === undefined ? DAMAGED : findMismatch(note, here);
   if (note === undefined || fault !== undefined) throw notRestorable(fault ?? "");
   const known = await openNote(folder, note, home);
@@ -126,14 +126,14 @@ export async function requireRestorable(
 
 /** What connections to the daemon in an image begin with; undefined where that cannot be read. */
 export async function readImageSecret(folder: string, home: string): Promise<string | undefined> {
-  const note = parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "");
+  const note = await readNote(folder);
   const known = note === undefined ? undefined : await openNote(folder, note, home);
   return typeof known === "object" ? known.secret : undefined;
 }
 
 /** Whether an image has its note; the removal of an image begins with that. */
 export async function hasNote(folder: string): Promise<boolean> {
-  return parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "") !== undefined;
+  return (await readNote(folder)) !== undefined;
 }
 
 /** A reason where its key is not at hand, or where it is not the image's note. */
@@ -157,7 +157,8 @@ function contextOf(place: MemoryPlace, sizeBytes: number): string {
   return JSON.stringify([runtime, architecture, processor, kernel, daemon, sizeBytes]);
 }
 
-function parseNote(text: string): MemoryNote | undefined {
+async function readNote(folder: string): Promise<MemoryNote | undefined> {
+  const text = (await readIfThere(join(folder, NOTE_NAME))) ?? "";
   if (text.length > MAX_NOTE_BYTES) return undefined;
   return noteSchema.safeParse(tryParseJson(text)).data;
 }
