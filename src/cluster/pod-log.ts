@@ -1,6 +1,6 @@
 /** The log of a sandbox that is a Pod: the lines that its daemon keeps, which root inside may have written. */
 
-import { RECORD_LEVELS } from "../common/log-level.ts";
+import { RECORD_LEVELS, toRecordLevel } from "../common/log-level.ts";
 import { LINE_PATTERN } from "../sandboxes/follow-daemon.ts";
 import type { LogSubject } from "../sandboxes/log-batch.ts";
 import { toLine } from "../sandboxes/log-batch.ts";
@@ -58,15 +58,12 @@ export function selectLines(lines: readonly ReadLine[], filter: LogFilter): LogL
   const lowest = RECORD_LEVELS.indexOf(filter.level);
   const wanted = lines.filter(
     ({ atMs, level, message }) =>
-      atMs >= startMs && atMs <= endMs && rankOf(level) >= lowest && message.includes(search),
+      atMs >= startMs &&
+      atMs <= endMs &&
+      RECORD_LEVELS.indexOf(toRecordLevel(level)) >= lowest &&
+      message.includes(search),
   );
   const ordered = direction === "forward" ? wanted : wanted.toReversed();
   const limit = Math.min(filter.limit, MAX_READ_LINES);
   return withinBytes(ordered.slice(0, limit).map(({ atMs, line }) => ({ atMs, line })));
-}
-
-/** A line without a known level is `info`. */
-function rankOf(level: string): number {
-  const rank = RECORD_LEVELS.findIndex((name) => name === level);
-  return rank === -1 ? RECORD_LEVELS.indexOf("info") : rank;
 }

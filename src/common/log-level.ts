@@ -3,3 +3,8 @@
 export const RECORD_LEVELS = ["debug", "info", "warn", "error"] as const;
 
 export type RecordLevel = (typeof RECORD_LEVELS)[number];
+
+/** What is not a level counts as `info`. */
+export function toRecordLevel(level: unknown): RecordLevel {
+  return RECORD_LEVELS.find((known) => known === level) ?? "info";
+}

@@ -1,6 +1,7 @@
 /** Records of a sandbox's log as bodies of the wire. */
 
 import { setImmediate } from "node:timers/promises";
+import { toRecordLevel } from "../common/log-level.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { LogsBody } from "../wire/control.ts";
 import { toTime } from "./reply.ts";
@@ -26,8 +27,6 @@ export async function toLogEntries(lines: readonly LogRecord[]): Promise<LogsBod
   return entries;
 }
 
-const LEVELS: ReadonlySet<unknown> = new Set(["debug", "info", "warn", "error"]);
-
 /** Top-level scalars of the raw record become the fields, as text. */
 function toLogEntry(atMs: number, line: string): LogsBody["logEntries"][number] {
   // The store holds what the log book made: one JSON object per line.
@@ -41,7 +40,7 @@ function toLogEntry(atMs: number, line: string): LogsBody["logEntries"][number] 
   return {
     timestamp: toTime(atMs),
     message: typeof message === "string" ? message : "",
-    level: typeof level === "string" && LEVELS.has(level) ? level : "info",
+    level: toRecordLevel(level),
     fields,
   };
 }

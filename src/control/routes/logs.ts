@@ -1,5 +1,6 @@
 /** `/sandboxes/{sandboxID}/logs`, in both generations; also of a sandbox that is gone. */
 
+import { RECORD_LEVELS } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
 import { wholeNumber } from "../../wire/bounds.ts";
 import { foundLogsSchema, logsSchema } from "../../wire/control.ts";
@@ -40,7 +41,7 @@ export const logRoutes: readonly Route[] = [
       cursor: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
       limit: wholeNumber(0, MAX_LIMIT).default(MAX_LIMIT),
       direction: z.enum(["forward", "backward"]).default("backward"),
-      level: z.enum(["debug", "info", "warn", "error"]).optional(),
+      level: z.enum(RECORD_LEVELS).optional(),
       search: z.string().max(MAX_SEARCH_CHARACTERS).optional(),
     }),
     replies: { 200: foundLogsSchema },

@@ -1,6 +1,6 @@
 /** Tool: the log records of the service about a sandbox. */
 
-import { RECORD_LEVELS } from "../../common/log-level.ts";
+import { RECORD_LEVELS, toRecordLevel } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { QuotedPart } from "../../output/quote.ts";
@@ -62,7 +62,8 @@ export const getLogs = defineTool({
       () => service.control.get(sandboxId, signal),
     );
     const lowest = RECORD_LEVELS.indexOf(level);
-    const isShown = (entry: LogEntryBody) => levelOf(entry.level) >= lowest;
+    const isShown = (entry: LogEntryBody) =>
+      RECORD_LEVELS.indexOf(toRecordLevel(entry.level)) >= lowest;
     const page = fittingPage(pageOfLogs(body, limit), limit, isShown);
     const shown = page.entries.filter((entry) => isShown(entry));
     const parts = shown.flatMap((entry) => formatEntry(entry, { page, limit }));
@@ -112,12 +113,6 @@ function fittingPage(
     cutMs: page.cutMs,
     squeezedTo: squeezedShare(ofMs.filter((entry) => isShown(entry)).length),
   };
-}
-
-/** An unknown level counts as info. */
-function levelOf(name: string): number {
-  const index = RECORD_LEVELS.findIndex((level) => level === name);
-  return index === -1 ? RECORD_LEVELS.indexOf("info") : index;
 }
 
 /** What a full page of one millisecond cannot leave to the next page. */
