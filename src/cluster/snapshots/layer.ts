@@ -90,7 +90,12 @@ export async function writeLayer(
   return entries;
 }
 
-async function copyEntry(reader: ByteReader, header: TarHeader, write: LayerSink): Promise<void> {
+/** The header, and what the reader holds for it. */
+export async function copyEntry(
+  reader: ByteReader,
+  header: TarHeader,
+  write: LayerSink,
+): Promise<void> {
   await write(toTarHeader(header));
   for (let left = header.size; left > 0;) {
     const chunk = await reader.some(Math.min(left, CHUNK_BYTES));

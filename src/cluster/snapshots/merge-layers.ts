@@ -5,14 +5,13 @@
  */
 
 import { SandboxError } from "../../common/errors.ts";
-import { TAR_END, tarPadding, toTarHeader, type TarHeader } from "../../common/tar-header.ts";
+import { TAR_END, toTarHeader, type TarHeader } from "../../common/tar-header.ts";
 import { createByteReader, type ByteReader } from "../../images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../images/tar.ts";
-import type { LayerBounds, LayerSink } from "./layer.ts";
+import { copyEntry, type LayerBounds, type LayerSink } from "./layer.ts";
 
 const WHITEOUT = ".wh.";
 const OPAQUE = ".wh..wh..opq";
-const CHUNK_BYTES = 256 * 1024;
 
 export interface SourceLayer {
   /** The archive from its start; it is read twice. */
@@ -218,13 +217,8 @@ async function writeLayerOf(
     const path = written.get(ordinal);
     if (path === undefined) return;
     const target = entry.kind === "hardlink" ? carriers.get(entry.target) : undefined;
-    await write(toTarHeader({ ...toHeader(entry, path), ...(target !== undefined && { target }) }));
-    for (let left = entry.dataBytes; left > 0;) {
-      const chunk = await reader.some(Math.min(left, CHUNK_BYTES));
-      await write(chunk);
-      left -= chunk.length;
-    }
-    await write(tarPadding(entry.dataBytes));
+    const header = { ...toHeader(entry, path), ...(target !== undefined && { target }) };
+    await copyEntry(reader, header, write);
   });
 }
 
