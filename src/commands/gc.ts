@@ -1,7 +1,7 @@
 /** `gc`: removes what crashed instances left, and prints each thing that it removed. */
 
 import { join } from "node:path";
-import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { type CleanUpFailure, printFailure } from "../common/clean-up.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
@@ -35,7 +35,7 @@ export async function runGc({ config, log }: CommandContext): Promise<number> {
     isLeft = true;
     const { kind, name, error } = failure;
     log.debug({ op: "gc", kind, name, err: error }, "could not be removed");
-    process.stderr.write(describeFailure(failure));
+    printFailure(failure);
   };
   // None of them keeps the others from their work.
   const parts: Readonly<Record<string, () => Promise<string[]>>> = {

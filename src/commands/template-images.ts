@@ -1,7 +1,7 @@
 /** `template pull IMAGE` and `template import FILE`: templates that are an image. */
 
 import { join } from "node:path";
-import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { printFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -76,12 +76,8 @@ async function adding(
 ): Promise<number> {
   const code = await withDiskSpace({ home, signal }, work);
   using store = openStore({ path: join(home, "state.db") });
-  await pruneImages({ home, store, onFailure: tell });
+  await pruneImages({ home, store, onFailure: printFailure });
   return code;
-}
-
-function tell(failure: CleanUpFailure): void {
-  process.stderr.write(describeFailure(failure));
 }
 
 async function register(config: Config, name: TemplateName, image: ImageLayer): Promise<number> {

@@ -1,7 +1,7 @@
 /** `template show NAME` and `template remove NAME`. */
 
 import { dirname, join } from "node:path";
-import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { printFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -121,7 +121,7 @@ export async function removeTemplate(
     });
   }
   await removeLayers(join(home, LAYERS), eraseTemplate(store, templateId));
-  await pruneImages({ home, store, onFailure: tell });
+  await pruneImages({ home, store, onFailure: printFailure });
   process.stdout.write(`removed ${template.name ?? template.templateId}\n`);
   return EXIT_OK;
 }
@@ -144,8 +144,4 @@ function requireWhole(
   throw new SandboxError("invalid_argument", message, {
     hint: "name the template without a tag to remove all of its tags",
   });
-}
-
-function tell(failure: CleanUpFailure): void {
-  process.stderr.write(describeFailure(failure));
 }

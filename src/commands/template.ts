@@ -3,7 +3,7 @@
 import assert from "node:assert";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { printFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -114,7 +114,7 @@ async function pullBuiltIn(config: Config, name: string, signal: AbortSignal): P
   );
   if (!isNew) return EXIT_OK;
   const { home } = config;
-  const prune = async () => pruneBuiltIns(home, store, tell);
+  const prune = async () => pruneBuiltIns(home, store, printFailure);
   for (const removed of await withLock({ home, name: "reclaim", signal }, prune)) {
     process.stdout.write(`removed ${removed}\n`);
   }
@@ -145,10 +145,6 @@ function faultOf([action, name, file]: readonly string[]): string | undefined {
   if (!NAMING.has(action)) return `template ${quoteName(action)}: no such action`;
   if (name === undefined) return `template ${action}: nothing is named`;
   return action === "export" && file === undefined ? "template export: no file" : undefined;
-}
-
-function tell(failure: CleanUpFailure): void {
-  process.stderr.write(describeFailure(failure));
 }
 
 function usage(message: string): SandboxError {

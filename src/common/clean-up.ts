@@ -35,8 +35,10 @@ export async function cleanUp(plan: CleanUp, tell: TellFailure): Promise<string[
   return removed;
 }
 
-/** One line, with the name escaped; the next clean-up tries again. */
-export function describeFailure({ kind, name, error }: CleanUpFailure): string {
+/** One line for the user, with the name escaped; the next clean-up tries again. */
+export function printFailure({ kind, name, error }: CleanUpFailure): void {
   const reason = quoteUntrusted(errorText(error));
-  return `sandbox-mcp: could not remove ${kind} ${quoteUntrusted(name)}: ${reason}\n`;
+  process.stderr.write(
+    `sandbox-mcp: could not remove ${kind} ${quoteUntrusted(name)}: ${reason}\n`,
+  );
 }
