@@ -55,16 +55,30 @@ export interface CallOptions {
   readonly user?: string | undefined;
 }
 
+/** Repeats a call once with a new token when the old one is refused. */
+export async function withAccess<T>(
+  source: AccessSource,
+  options: CallOptions,
+  call: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    await renewAccess(source, error, options);
+  }
+  return call();
+}
+
 /**
  * Resolves when a refused call is to be repeated: it was not carried out and the token changed.
- * @throws SandboxError the refusal otherwise.
+ * @throws SandboxError the refusal otherwise; any other error as it is.
  */
 export async function renewAccess(
   source: AccessSource,
-  error: SandboxError,
+  error: unknown,
   options: CallOptions,
 ): Promise<void> {
-  if (error.code !== "unauthenticated") throw error;
+  if (!hasErrorCode(error, "unauthenticated")) throw error;
   if (await hasNewToken(source, error, options.signal)) return;
   if (options.user === undefined) throw error;
   // The token is unchanged, so the daemon refused the user.
@@ -80,7 +94,7 @@ export async function renewAccess(
 
 async function hasNewToken(
   source: AccessSource,
-  refusal: SandboxError,
+  refusal: unknown,
   signal: AbortSignal,
 ): Promise<boolean> {
   try {

@@ -5,14 +5,14 @@ import { createGunzip } from "node:zlib";
 import { request } from "undici";
 import { anySignal } from "../common/any-signal.ts";
 import { createByteBuffer } from "../common/bytes.ts";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { toSandboxError } from "../common/errors.ts";
 import { readBeginning } from "../common/http.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
-import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
+import { accessHeaders, withAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { requireContent, requireOutside, requirePart, sizeOf } from "./file-reply.ts";
 import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
 import { toPath } from "./paths.ts";
@@ -59,28 +59,18 @@ export interface FilesOptions {
 
 /** The file endpoints of a sandbox. */
 export function createFiles(files: FilesOptions): FilesClient {
-  /** Repeats a call once with a new token when the old one is refused. */
-  async function withAccess<T>(options: CallOptions, call: () => Promise<T>): Promise<T> {
-    try {
-      return await call();
-    } catch (error) {
-      if (!(error instanceof SandboxError)) throw error;
-      await renewAccess(files.source, error, options);
-    }
-    return call();
-  }
-
+  const { source } = files;
   return {
     async read(path, range, options) {
       const url = fileUrl(files.baseUrl, path, options.user);
-      return withAccess(options, () => readOnce(files, { url, path, range, options }));
+      return withAccess(source, options, () => readOnce(files, { url, path, range, options }));
     },
 
     async write(path, content, options) {
       const subject = `write ${quoteName(path)}`;
       const url = fileUrl(files.baseUrl, path, options.user);
       const send = { url, body: content, type: "application/octet-stream", subject, options };
-      const body = await withAccess(options, () => post(files, send));
+      const body = await withAccess(source, options, () => post(files, send));
       const [record] = parse(body, z.tuple([fileRecordSchema]), subject);
       return { ...record, path: toPath(record.path) };
     },
@@ -101,7 +91,7 @@ export function createFiles(files: FilesOptions): FilesClient {
         subject,
         options,
       };
-      const body = await withAccess(options, () => post(files, send));
+      const body = await withAccess(source, options, () => post(files, send));
       const record = parse(body, fileRecordSchema, subject);
       return { ...record, path: toPath(record.path) };
     },

@@ -215,7 +215,6 @@ async function* events(stream: Stream): AsyncGenerator<ProcessEvent, void> {
     yield* eventsOnce(stream);
     return;
   } catch (error) {
-    if (!(error instanceof SandboxError)) throw error;
     // A refusal precedes the first event, so no event is repeated.
     await renewAccess(stream.source, error, stream.options);
   }

@@ -3,7 +3,7 @@
 import { anySignal } from "../common/any-signal.ts";
 import { SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
-import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
+import { userHeader, withAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { fromRpcError } from "./rpc.ts";
 
 export interface UnaryWork {
@@ -34,13 +34,7 @@ export async function callUnary<T>(
   work: UnaryWork,
   call: (settings: UnaryCall) => Promise<T>,
 ): Promise<T> {
-  try {
-    return await repeatUnary(work, call);
-  } catch (error) {
-    if (!(error instanceof SandboxError)) throw error;
-    await renewAccess(work.source, error, work.options);
-  }
-  return repeatUnary(work, call);
+  return withAccess(work.source, work.options, () => repeatUnary(work, call));
 }
 
 async function repeatUnary<T>(
