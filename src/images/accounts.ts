@@ -2,6 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
+import { SandboxError } from "../common/errors.ts";
 import { rowsOf, shadowRow, toText, type Row } from "../engine/templates/settings.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 import { MAX_PATH_BYTES } from "./tree.ts";
@@ -14,6 +15,10 @@ const USER = "user";
 const SHELL = "/bin/bash";
 /** A name of an account that a shell and the daemon take. */
 const NAME_PATTERN = /^[a-z_][a-z0-9_.-]{0,31}\$?$/i;
+
+/** What a new home gets of the image: one file may have any number of names. */
+const MAX_SKEL_FILES = 1_000;
+const MAX_SKEL_BYTES = 16 * 1024 * 1024;
 
 /**
  * Adds what is missing; returns the name of the account that the image's configuration means.
@@ -95,10 +100,21 @@ async function makeHome(files: TreeWriter, [, , id, group, , home = ""]: Row): P
   if (!home.startsWith("/") || !Number.isInteger(owner.uid) || !Number.isInteger(owner.gid)) return;
   if (files.facts(home) !== undefined || !canBeMade(files, home)) return;
   files.makeDirectory(home, 0o755, owner);
-  for (const name of files.list("/etc/skel")) {
+  const names = files.list("/etc/skel");
+  if (names.length > MAX_SKEL_FILES) refuseSkel();
+  let bytes = 0;
+  for (const name of names) {
     const text = await files.read(`/etc/skel/${name}`);
+    bytes += text?.length ?? 0;
+    if (bytes > MAX_SKEL_BYTES) refuseSkel();
     if (text !== undefined) await files.write(`${home}/${name}`, text, owner);
   }
+}
+
+function refuseSkel(): never {
+  const bound = `${MAX_SKEL_FILES} files or ${MAX_SKEL_BYTES} bytes`;
+  const message = `the image cannot be a sandbox: its /etc/skel has more than ${bound}`;
+  throw new SandboxError("failed_precondition", message);
 }
 
 /** Whether what is there of the way to a path is a directory, in which a sandbox sees what is made. */

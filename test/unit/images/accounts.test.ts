@@ -43,3 +43,19 @@ test("files of many accounts are compared in a bounded time", async () => {
   await addUser(files, "");
   expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(LIMIT_MS);
 });
+
+test.for([
+  { name: "names", count: 1_001, bytes: 1 },
+  { name: "bytes", count: 17, bytes: 1024 * 1024 },
+])("a home gets no more $name of /etc/skel than a person writes", async ({ count, bytes }) => {
+  await using folder = await makeTempFolder();
+  const { files, tree, contents } = await imageWith(folder.path, "");
+  const content = await contents.add("x".repeat(bytes));
+  const meta = { mode: 0o644, uid: 0, gid: 0, mtimeSeconds: 0, attributes: [] };
+  for (let index = 0; index < count; index += 1) tree.addFile(`etc/skel/${index}`, meta, content);
+  await expect(addUser(files, "")).rejects.toMatchObject({
+    code: "failed_precondition",
+    message:
+      "the image cannot be a sandbox: its /etc/skel has more than 1000 files or 16777216 bytes",
+  });
+});
