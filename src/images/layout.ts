@@ -9,11 +9,14 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode, SandboxError } from "../common/errors.ts";
 import { sha256Hex } from "../common/hash.ts";
+import { createJsonGauge } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 
 /** As skopeo has it. */
 export const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
+/** Of a document: far more than an image of hundreds of layers has. */
+const MAX_VALUES = 65_536;
 const MAX_DEPTH = 4;
 export const MAX_LAYERS = 256;
 export const MAX_MANIFESTS = 1_024;
@@ -172,8 +175,10 @@ export function parse<T>(schema: z.ZodType<T>, document: Buffer, subject: string
 
 function parseJson(document: Buffer, subject: string): unknown {
   try {
+    createJsonGauge({ maxValues: MAX_VALUES })(document);
     return JSON.parse(document.toString("utf8"));
   } catch (error) {
+    if (error instanceof SandboxError) layoutFault(`${subject}: ${error.message}`, error);
     return layoutFault(`${subject} is not JSON`, error);
   }
 }
