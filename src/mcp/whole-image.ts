@@ -30,6 +30,8 @@ const PNG_SIGNATURE_BYTES = 8;
 /** Length and type before the data of a chunk, the checksum behind it. */
 const CHUNK_HEAD_BYTES = 8;
 const CHUNK_BYTES = 12;
+/** Encoders write some hundred; each costs the time of some hundred bytes, also one of none. */
+const MAX_CHUNKS = 16_384;
 
 /** Looks behind the segments before the picture, which can hold a preview with an end of its own. */
 function isWholeJpeg(bytes: Buffer): boolean {
@@ -53,9 +55,11 @@ function segmentBytes(bytes: Buffer, at: number): number | undefined {
 /** Walks the chunks to the last one; each has a checksum of its type and data. */
 async function isWholePng(bytes: Buffer): Promise<boolean> {
   const data: Buffer[] = [];
+  let count = 0;
   for (let at = PNG_SIGNATURE_BYTES; at + CHUNK_BYTES <= bytes.length;) {
     const dataEnd = at + CHUNK_HEAD_BYTES + bytes.readUInt32BE(at);
-    if (dataEnd + 4 > bytes.length) return false;
+    count += 1;
+    if (dataEnd + 4 > bytes.length || count > MAX_CHUNKS) return false;
     if (crc32(bytes.subarray(at + 4, dataEnd)) !== bytes.readUInt32BE(dataEnd)) return false;
     const type = bytes.toString("latin1", at + 4, at + CHUNK_HEAD_BYTES);
     if (type === "IDAT") data.push(bytes.subarray(at + CHUNK_HEAD_BYTES, dataEnd));

@@ -137,6 +137,10 @@ test.for([
   { name: "no data", bytes: pngOf(RGBA) },
   { name: "a colour that is none", bytes: pngOf([8, 5, 0, 0, 0], rows(SIZE)) },
   { name: "a depth that its colour has not", bytes: pngOf([4, 6, 0, 0, 0], rows(SIZE)) },
+  {
+    name: "more chunks than an encoder writes",
+    bytes: pngOf(RGBA, rows(SIZE), ...Array<Buffer>(20_000).fill(Buffer.of())),
+  },
   { name: "an unknown interlacing", bytes: pngOf([8, 6, 0, 0, 2], rows(SIZE)) },
 ])("a PNG with $name is not, though its chunks are", async ({ bytes }) => {
   expect(await isWholeImage(bytes, "image/png")).toBe(false);
