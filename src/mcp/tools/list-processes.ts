@@ -1,7 +1,7 @@
 /** Tool: lists the processes of a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { cutText, oneLine } from "../../common/untrusted-text.ts";
+import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import { CELL_FLAGS, CELL_PROGRAM } from "../cell-program.ts";
 import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
@@ -33,7 +33,11 @@ export const listProcesses = defineTool({
     const all = await sandbox.process.list(context.signal);
     const listed = all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
       process_id: `p_${pid}`,
-      command: cmd === CELL_COMMAND ? "a cell of run_code" : oneLine(cmd),
+      // No text becomes shorter as one line: what is cut below costs nothing.
+      command:
+        cmd === CELL_COMMAND
+          ? "a cell of run_code"
+          : oneLine(sliceText(cmd, MAX_COMMAND_CHARACTERS + 2)),
     }));
     const hasCut = listed.some(({ command }) => command.length > MAX_COMMAND_CHARACTERS);
     const shown = listed.map((each) => ({
