@@ -2,7 +2,7 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { Logger } from "../../../src/common/log.ts";
 import { routersOf } from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
@@ -87,11 +87,15 @@ test.for([{ isAdopted: false }, { isAdopted: true }])(
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what routers log with
     const log = { warn: note, error: note } as unknown as Logger;
     const first = createRouters(PERL_DIRECTORY, isAdopted ? undefined : log);
+    // The process that is gone looks no more.
+    if (isAdopted) vi.useFakeTimers({ toFake: ["setInterval"] });
     await first.setEgress({ ...one, outside }, EVERYTHING);
+    vi.useRealTimers();
+    const last = isAdopted ? createRouters(PERL_DIRECTORY, log) : first;
     const list = async () => within(namespace.path, "nft list tables");
     const before = await list();
     await within(namespace.path, "nft flush ruleset && ip addr add 198.51.100.7/32 dev one");
-    if (isAdopted) await createRouters(PERL_DIRECTORY, log).hasLost(one);
+    if (isAdopted) await last.hasLost(one);
     await expect.poll(list).toBe(before);
     await expect.poll(() => lines).toHaveLength(1);
     expect(await within(namespace.path, FORWARDING)).toBe("1\n");
@@ -99,7 +103,7 @@ test.for([{ isAdopted: false }, { isAdopted: true }])(
     // Also while the rules outside are gone, no container reaches an address that the machine has now.
     const refused = await within(router?.path ?? "", "nft list set inet sandboxes never");
     expect(refused).toMatch(/\b198\.51\.100\.7\b/);
-    await first.disconnect(one.directory);
+    await last.disconnect(one.directory);
     expect({ rules: await list(), forwards: await within(namespace.path, FORWARDING) }).toEqual({
       rules: "",
       forwards: "0\n",
