@@ -66,7 +66,7 @@ test("IPv6 is forwarded as before", async () => {
   expect({ before, after }).toEqual({ before: true, after: true });
 });
 
-const ROUNDS = 6;
+const ROUNDS = 4;
 
 test("services that begin and end at the same moments are guarded, and leave nothing", async () => {
   await using net = await openMachine();
