@@ -1,14 +1,5 @@
 /** The options of a create that asks for nothing. */
-export const PLAIN_CREATE = {
-  template: "base",
-  allowsInternet: undefined,
-  network: undefined,
-  timeoutSeconds: 600,
-  isSecured: true,
-  pausesAtTimeout: false,
-  resumesOnTraffic: false,
-  keepsMemory: true,
-  metadata: undefined,
-  environment: {},
-  volumeMounts: [],
-};
+
+import { PLAIN_OPTIONS } from "../../src/sandboxes/create-plan.ts";
+
+export const PLAIN_CREATE = { ...PLAIN_OPTIONS, template: "base", timeoutSeconds: 600 };

@@ -2,24 +2,13 @@
 
 import { expect, test } from "vitest";
 import type { CreateOptions } from "../../../src/sandboxes/sandbox.ts";
+import { PLAIN_CREATE } from "../../support/plain-create.ts";
 import { startTestService } from "../../support/service.ts";
 
 const MIB = 1_048_576;
 
 function options(bytes: number, mark: string): CreateOptions {
-  return {
-    template: "base",
-    timeoutSeconds: 600,
-    isSecured: true,
-    pausesAtTimeout: false,
-    keepsMemory: true,
-    resumesOnTraffic: false,
-    allowsInternet: undefined,
-    network: undefined,
-    metadata: { mark, rest: "x".repeat(bytes) },
-    environment: {},
-    volumeMounts: [],
-  };
+  return { ...PLAIN_CREATE, metadata: { mark, rest: "x".repeat(bytes) } };
 }
 
 test("E44 lists work and show everything with records of 15 MB", async () => {
