@@ -195,8 +195,8 @@ async function requireThere(
   }
 }
 
-const NAME = "network policy";
-const REMEDY =
+const POLICY_CHECK = "network policy";
+const POLICY_REMEDY =
   "use a network plugin that enforces NetworkPolicy and the policies of the chart, with the networks of Pods and nodes in networkPolicy.denied";
 
 /** The policies of the chart keep a Pod from the front that asks it. It never rejects. */
@@ -207,15 +207,15 @@ async function checkPolicies(
   try {
     await proveEnforcement(dialer, signal);
     const detail = "the probe Pod does not reach the address from which it was asked";
-    return { name: NAME, outcome: "ok", detail };
+    return { name: POLICY_CHECK, outcome: "ok", detail };
   } catch (error) {
-    const warning = { name: NAME, outcome: "warning" } as const;
+    const warning = { name: POLICY_CHECK, outcome: "warning" } as const;
     if (!hasErrorCode(error, "unimplemented")) {
-      const detail = `not shown: ${toSandboxError(error, NAME).message}`;
+      const detail = `not shown: ${toSandboxError(error, POLICY_CHECK).message}`;
       return { ...warning, detail, remedy: "use an image of this version: docs/kubernetes.md" };
     }
     const detail =
       "the probe Pod reaches the address from which it was asked: so may sandboxes, and the rest of the network of the cluster";
-    return { ...warning, detail, remedy: REMEDY };
+    return { ...warning, detail, remedy: POLICY_REMEDY };
   }
 }
