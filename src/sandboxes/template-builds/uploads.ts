@@ -1,8 +1,7 @@
 /** Archives of COPY steps as clients sent them: bytes in files of their own, never opened here. */
 
 import { createHmac, createSecretKey, randomBytes, timingSafeEqual } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { mkdir, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -177,7 +176,8 @@ async function store(target: Target, body: Readable): Promise<void> {
   const { directory, name, bytes, ending } = target;
   const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
   try {
-    const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
+    // Opened before anything can fail: it would be there after its removal.
+    const file = (await open(part, "wx", 0o600)).createWriteStream({ flush: true });
     const whileSpaceLeft = (chunks: AsyncIterable<Buffer>) =>
       takeWhileSpaceLeft(chunks, SPACE_STEP_BYTES, target.requireSpaceLeft.bind(target));
     await pipeline(body, whileSpaceLeft, file, { signal: signalAfter(UPLOAD_LIFE_MS) });
