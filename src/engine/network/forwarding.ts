@@ -3,7 +3,7 @@
  * ends with the last router, unless the machine itself has begun to forward: then it is not ours.
  */
 
-import { guardLinks, listGuarded, releaseLinks } from "./forward-guard.ts";
+import { guardLinks, listGuarded, releaseLinks, type GuardedLink } from "./forward-guard.ts";
 import {
   defaultLink,
   listLinks,
@@ -19,10 +19,11 @@ export const ALL_LINKS = "/proc/sys/net/ipv4/ip_forward";
 
 /** Forwarding is on while any router has a link here; what was off before is off again after. */
 export async function settleForwarding(outside: NetworkPath): Promise<void> {
+  let released: readonly GuardedLink[] = [];
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const isUsed = await hasRouters(outside);
-    if (isUsed) await switchOn(outside);
-    else await switchOff(outside);
+    if (isUsed) await switchOn(outside, released);
+    else released = await switchOff(outside);
     if ((await hasRouters(outside)) === isUsed) return;
   }
 }
@@ -31,14 +32,17 @@ async function hasRouters(outside: NetworkPath): Promise<boolean> {
   return (await listLinks(outside)).some((name) => /^sbm\d+$/.test(name));
 }
 
-async function switchOn(outside: NetworkPath): Promise<void> {
+/** One of `released` that forwards does so by a service that had seen the guard which was released. */
+async function switchOn(outside: NetworkPath, released: readonly GuardedLink[]): Promise<void> {
   const isAlone = await isRouter(outside);
   const guarded = await listGuarded(outside);
   // The machine forwards by all links by now: those that did not because it did not are free.
-  const kept = guarded.filter((link) => link.isAlone || !isAlone);
+  const isOurs = (link: GuardedLink) => link.isAlone || !isAlone;
+  const kept = guarded.filter(isOurs);
   if (kept.length < guarded.length) await releaseLinks(outside, kept);
   const name = await defaultLink(outside);
   const forwards = async (link: string) =>
+    !released.some((one) => one.name === link && isOurs(one)) &&
     (await readSetting(outside, forwardingPath(link))) === "1";
   if (name === undefined || (await forwards(name))) return guardLinks(outside, kept);
   const others = kept.filter((link) => link.name !== name);
@@ -46,9 +50,10 @@ async function switchOn(outside: NetworkPath): Promise<void> {
   await writeSettings(outside, [[forwardingPath(name), "1"]]);
 }
 
-async function switchOff(outside: NetworkPath): Promise<void> {
+/** The links that forward no more. */
+async function switchOff(outside: NetworkPath): Promise<readonly GuardedLink[]> {
   const guarded = await listGuarded(outside);
-  if (guarded.length === 0) return;
+  if (guarded.length === 0) return [];
   const there = await listLinks(outside);
   const isFree = await isRouter(outside);
   const off = guarded.filter(({ name, isAlone }) => there.includes(name) && (isAlone || !isFree));
@@ -61,6 +66,7 @@ async function switchOff(outside: NetworkPath): Promise<void> {
   await releaseLinks(outside, []);
   // Another service may have begun meanwhile, and lost its guard: it begins anew in the next round.
   await stop();
+  return off;
 }
 
 async function isRouter(outside: NetworkPath): Promise<boolean> {

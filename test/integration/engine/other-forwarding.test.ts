@@ -1,8 +1,11 @@
 /** Another program of the machine that forwards too, such as a container engine, and the link outside. */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
+import { endChild } from "../../support/end-child.ts";
 import {
   BOX,
   FAR,
@@ -64,6 +67,40 @@ test("IPv6 is forwarded as before", async () => {
   const after = await isAnswered(way);
   await closeUplink(net.machine, 1);
   expect({ before, after }).toEqual({ before: true, after: true });
+});
+
+/** Once the link outside forwards no more, a link of a router comes, and the link outside forwards again. */
+const BEGINNER = `
+import fcntl, os, socket, struct
+setting = os.open("${OUTER}", os.O_RDWR)
+print(flush=True)
+while os.pread(setting, 1, 0) == b"1": pass
+fcntl.ioctl(socket.socket(), 0x8923, struct.pack("16s16s", b"spare", b"sbm9"))
+while True: os.pwrite(setting, b"1", 0)
+`;
+
+test("a service that begins by a guard which another one takes away at its end is guarded", async () => {
+  await using net = await openMachine();
+  await within(net.machine, "ip link add spare type veth peer name other");
+  await openUplink(net.machine, UPLINK, net.router);
+  const beginner = spawn("nsenter", [`--net=${net.machine}`, "python3", "-c", BEGINNER]);
+  try {
+    await once(beginner.stdout, "data");
+    await closeUplink(net.machine, 1);
+  } finally {
+    await endChild(beginner);
+  }
+  const list = "nft list ruleset; ip rule show iif one";
+  const begun = await within(net.machine, list);
+  expect({ forwards: await net.forwards(), begun }).toEqual({
+    forwards: "1",
+    begun: expect.stringMatching(/iifname "one" oifname != "sbm\*" jump others[^]*iif one lookup/),
+  });
+  await closeUplink(net.machine, 9);
+  expect({ forwards: await net.forwards(), left: await within(net.machine, list) }).toEqual({
+    forwards: "0",
+    left: "",
+  });
 });
 
 const ROUNDS = 4;
