@@ -1,12 +1,14 @@
 /** Move: rename(2), after the destination's parents were made. */
 
+import { posix } from "node:path";
 import type { HandlerContext } from "@connectrpc/connect";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
+import { ifThere } from "../../common/files.ts";
 import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
-import { lstat, rename } from "../file-system.ts";
+import { lstat, lstatExactly, realpath, removeFile, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { parentPlace, writtenPlace } from "../parent-path.ts";
 import { readEntry, type Entry } from "./entry.ts";
@@ -48,6 +50,7 @@ async function renameStrictly(source: string, target: string): Promise<void> {
     const isFolder = await isDirectory(target);
     if (isFolder) throw new SandboxError("internal", `error renaming: ${subject}: file exists`);
     await rename(source, target);
+    await removeOtherName(source, target);
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     const text = `${subject}: ${errnoText(error)}`;
@@ -65,4 +68,21 @@ async function isDirectory(path: string): Promise<boolean> {
     if (isCode(error, "ENOENT")) return false;
     throw error;
   }
+}
+
+/**
+ * Removes a source that is still there: rename(2) leaves two names of one file as they are. The same
+ * name by two paths is no such case.
+ */
+async function removeOtherName(source: string, target: string): Promise<void> {
+  const left = await ifThere(lstatExactly(source));
+  const moved = left && (await ifThere(lstatExactly(target)));
+  if (left?.dev !== moved?.dev || left?.ino !== moved?.ino || moved === undefined) return;
+  if ((await withoutLinks(source)) === (await withoutLinks(target))) return;
+  await removeFile(source);
+}
+
+/** The name itself may be that of a link. */
+async function withoutLinks(path: string): Promise<string> {
+  return posix.join(await realpath(posix.dirname(path)), posix.basename(path));
 }

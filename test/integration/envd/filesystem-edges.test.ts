@@ -2,9 +2,11 @@
 
 import {
   chmod,
+  link,
   lstat,
   mkdir,
   mkdtemp,
+  readdir,
   readlink,
   rm,
   statfs,
@@ -146,6 +148,35 @@ test("moves of links, of what links lead to, and across file systems", async () 
   } finally {
     await rm(memory, { recursive: true });
   }
+});
+
+test.for([
+  { name: "of a file to its other name", source: "a", target: "b", left: ["b", "folder", "link"] },
+  { name: "to itself", source: "a", target: "a", left: ["a", "b", "folder", "link"] },
+  {
+    name: "to itself by a link",
+    source: "a",
+    target: "link/../a",
+    left: ["a", "b", "folder", "link"],
+  },
+  { name: "to a name elsewhere", source: "a", target: "link/c", left: ["b", "folder", "link"] },
+  {
+    name: "to itself in a folder",
+    source: "folder/c",
+    target: "link/c",
+    left: ["a", "b", "folder", "link"],
+  },
+])("a move $name, of a file with several names", async ({ source, target, left }) => {
+  await using daemon = await startTestDaemon();
+  const at = (name: string) => `${daemon.folder}/top/${name}`;
+  await mkdir(at("folder"), { recursive: true });
+  await symlink("folder", at("link"));
+  await writeFile(at("a"), "x");
+  await link(at("a"), at("b"));
+  await link(at("a"), at("folder/c"));
+  const { entry } = await daemon.files.move({ source: at(source), destination: at(target) });
+  expect(entry?.name).toBe(target.slice(-1));
+  expect([(await readdir(at(""))).toSorted(), await readdir(at("folder"))]).toEqual([left, ["c"]]);
 });
 
 test("a removal below a file, and of a name that ends in a dot", async () => {
