@@ -30,7 +30,7 @@ export interface Replaced {
  */
 export function replaceText(before: string, edit: Replacement): Replaced {
   const { old_string: oldString } = edit;
-  const places = findOccurrences(before, oldString);
+  const places = findOccurrences(before, edit);
   if (hasReturnsAlone(before) && !/\r(?!\n)/.test(oldString)) return replaceByReturns(before, edit);
   if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
     return join(before, places, edit);
@@ -75,8 +75,10 @@ function join(before: string, places: readonly number[], edit: Replacement): Rep
   return { count, after: parts.join(edit.new_string), lines, fact: undefined };
 }
 
-function findOccurrences(text: string, wanted: string): number[] {
-  const places = placesOf(text, wanted, MAX_OCCURRENCES);
+/** For a single replacement with overlaps: of two that share characters either could be meant. */
+function findOccurrences(text: string, edit: Replacement): number[] {
+  const options = { most: MAX_OCCURRENCES, overlap: !edit.replace_all };
+  const places = placesOf(text, edit.old_string, options);
   if (places.length <= MAX_OCCURRENCES) return places;
   const message = `old_string occurs more than ${MAX_OCCURRENCES} times`;
   throw new SandboxError("invalid_argument", message);
@@ -98,7 +100,7 @@ function countLines(text: string): number {
 function replaceAcross(before: string, edit: Replacement): Replaced {
   const plain = before.replaceAll("\r\n", "\n");
   const wanted = edit.old_string.replaceAll("\r\n", "\n");
-  const places = findOccurrences(plain, wanted);
+  const places = findOccurrences(plain, { ...edit, old_string: wanted });
   const newLines = edit.new_string.replaceAll("\r\n", "\n");
   const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
   const count = places.length;

@@ -1,11 +1,18 @@
 /** Where a string occurs in a text, in time linear in both. */
 
+interface PlacesOptions {
+  readonly most?: number;
+  /** Whether a place may begin within the one before it. */
+  readonly overlap?: boolean;
+}
+
 /**
- * The places without overlaps, at most `most` and one more. The platform's own search compares all of a
- * long string at each place of a text that nearly has it: many minutes for some megabytes.
+ * The places, at most `most` and one more. The platform's own search compares all of a long string at each
+ * place of a text that nearly has it: many minutes for some megabytes.
  * @see Knuth, Morris, Pratt: Fast Pattern Matching in Strings (1977)
  */
-export function placesOf(text: string, wanted: string, most = Number.POSITIVE_INFINITY): number[] {
+export function placesOf(text: string, wanted: string, options: PlacesOptions = {}): number[] {
+  const { most = Number.POSITIVE_INFINITY, overlap = false } = options;
   const borders = bordersOf(wanted);
   const places: number[] = [];
   let matched = 0;
@@ -15,7 +22,7 @@ export function placesOf(text: string, wanted: string, most = Number.POSITIVE_IN
     if (wanted.charCodeAt(matched) === unit) matched += 1;
     if (matched < wanted.length) continue;
     places.push(at + 1 - matched);
-    matched = 0;
+    matched = overlap ? (borders[matched - 1] ?? 0) : 0;
   }
   return places;
 }

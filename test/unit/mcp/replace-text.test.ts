@@ -88,6 +88,18 @@ test("several occurrences are counted and left alone unless all are meant", () =
   expect(replaceText("a\r\na\n", wish)).toMatchObject({ count: 2, after: "a\r\na\n" });
 });
 
+test.for([
+  { name: "a plain file", before: "x\nx\nx\n", from: "x\nx", all: "Q\nx\n" },
+  { name: "a CRLF file", before: "x\r\nx\r\nx\r\n", from: "x\nx", all: "Q\r\nx\r\n" },
+  { name: "a file of CR alone", before: "x\rx\rx\r", from: "x\nx", all: "Q\rx\r" },
+])("two occurrences that share characters are two, in $name", ({ before, from, all }) => {
+  const edit = { old_string: from, new_string: "Q" };
+  const single = replaceText(before, { ...edit, replace_all: false });
+  expect([single.count, single.after]).toEqual([2, before]);
+  const every = replaceText(before, { ...edit, replace_all: true });
+  expect([every.count, every.after]).toEqual([1, all]);
+});
+
 test("a result that cannot be held is refused, for either kind of file", () => {
   const wish = { old_string: "a", new_string: "b".repeat(1_000_000), replace_all: true };
   for (const before of ["a".repeat(100), `\r\n${"a".repeat(100)}`]) {

@@ -4,10 +4,10 @@ import { expect, test } from "vitest";
 import { replaceText } from "../../../src/mcp/replace-text.ts";
 import { placesOf } from "../../../src/mcp/text-places.ts";
 
-/** As the platform finds them. */
-function expectedPlaces(text: string, wanted: string): number[] {
+/** As the platform finds them, each so far behind the one before it. */
+function expectedPlaces(text: string, wanted: string, distance: number): number[] {
   const places: number[] = [];
-  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + wanted.length)) {
+  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + distance)) {
     places.push(at);
   }
   return places;
@@ -19,11 +19,14 @@ function words(letters: string, length: number): string[] {
   return words(letters, length - 1).flatMap((word) => all.map((letter) => word + letter));
 }
 
-test("they are those of the platform, without overlaps", () => {
+test("they are those of the platform, with and without overlaps", () => {
   const texts = [...words("ab", 9), "", "ü\u{1f600}ü\u{1f600}\ud83d"];
   const wanted = [1, 2, 3, 4].flatMap((length) => words("ab", length));
   for (const one of [...wanted, "\u{1f600}", "\ud83d", "ü"]) {
-    for (const text of texts) expect(placesOf(text, one)).toEqual(expectedPlaces(text, one));
+    for (const text of texts) {
+      expect(placesOf(text, one)).toEqual(expectedPlaces(text, one, one.length));
+      expect(placesOf(text, one, { overlap: true })).toEqual(expectedPlaces(text, one, 1));
+    }
   }
 });
 
