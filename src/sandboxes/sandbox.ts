@@ -93,7 +93,8 @@ export interface CreationKey {
 /** The parts of an entry that its description needs. */
 export interface DescribedEntry {
   readonly record: SandboxRecord;
-  readonly container: Pick<Container, "level"> & Partial<Pick<Container, "isHalted" | "owesHalt">>;
+  readonly container: Pick<Container, "level"> &
+    Partial<Pick<Container, "isHalted" | "network" | "owesHalt">>;
 }
 
 export function toSandbox({ record, container }: DescribedEntry, secrets: Secrets): Sandbox {
@@ -113,7 +114,8 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     ...tokensOf(record, secrets),
     pausesAtTimeout: record.pausesAtTimeout,
     resumesOnTraffic: record.resumesOnTraffic,
-    allowsInternet: record.allowsInternet ?? undefined,
+    // A later service may run without internet access for sandboxes, or with it again.
+    allowsInternet: container.network === "loopback" ? false : (record.allowsInternet ?? undefined),
     network: record.network === null ? undefined : networkSchema.parse(record.network),
     metadata: record.metadata ?? undefined,
     volumeMounts: record.volumeMounts.map(({ name, path }) => ({ name, path })),

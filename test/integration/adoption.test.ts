@@ -109,6 +109,18 @@ test.for([
   expect(logs.text).toContain(reason);
 });
 
+test("one whose next service has no way to the internet is told as closed, until a later one has", async () => {
+  await using scene = await leaveTwo();
+  const told: unknown[] = [];
+  for (const network of ["loopback", "routed"] as const) {
+    scene.lasting.setNetwork(network);
+    await using service = await scene.start();
+    const { body } = await service.call({ path: `/sandboxes/${scene.failing}` });
+    told.push(z.object({ allowInternetAccess: z.unknown() }).parse(body).allowInternetAccess);
+  }
+  expect(told).toEqual([false, null]);
+});
+
 test("one that its client ends before it is adopted does not come back", async () => {
   await using scene = await leaveTwo();
   scene.lasting.failAdoption(scene.failing);

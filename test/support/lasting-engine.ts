@@ -10,6 +10,8 @@ export interface LastingEngine extends AsyncDisposable {
   failResume(id: string): void;
   /** What this container was told to reach since it was made. */
   egressOf(id: string): readonly Egress[];
+  /** How all containers reach the internet, in a service that starts after it. */
+  setNetwork(network: Container["network"]): void;
   /** How often this container was looked for. */
   adoptions(id: string): number;
 }
@@ -56,6 +58,9 @@ export function createLastingEngine(base: Engine): LastingEngine {
       Object.assign(container ?? {}, { resume: fail });
     },
     egressOf: (id) => rules.get(id) ?? [],
+    setNetwork(network) {
+      for (const container of containers.values()) Object.assign(container, { network });
+    },
     adoptions: (id) => looks.get(id) ?? 0,
     async [Symbol.asyncDispose]() {
       for (const container of containers.values()) await container[Symbol.asyncDispose]();
