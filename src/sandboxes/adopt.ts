@@ -86,7 +86,7 @@ export async function endUnadopted(context: SandboxContext, sandboxId: string): 
   if (record?.team !== context.team || record.owner !== context.owner) {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
-  context.store.sandboxes.put({ ...record, state: "ending" });
+  context.store.sandboxes.put({ ...record, state: "ending", endReason: "request" });
   await discard(context, record, "request");
 }
 

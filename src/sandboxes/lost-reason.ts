@@ -8,15 +8,23 @@ interface Machine {
   readonly bootedAtMs: number;
 }
 
+/** Of a pooled one: no later service takes it, so the guardian ends it with the service that made it. */
+const POOLED = "service end";
+
 /**
- * `timeout` where its time to live is over, because the guardian ends it at that time while no
+ * That of an end which was begun; else `timeout` where its time to live is over, because the guardian ends it at that time while no
  * service runs. No container outlives its machine: one that had started before the machine did, and
  * whose time was not over then, ended with the machine, however late the service starts.
  */
 export function lostReason(
-  record: Pick<SandboxRecord, "state" | "pausesAtTimeout" | "startedAtMs" | "endAtMs">,
+  record: Pick<
+    SandboxRecord,
+    "state" | "endReason" | "pausesAtTimeout" | "startedAtMs" | "endAtMs"
+  >,
   { nowMs, bootedAtMs }: Machine,
-): "timeout" | "host_restart" {
+): string {
+  if (record.state === "pooled") return POOLED;
+  if (record.state === "ending" && record.endReason !== undefined) return record.endReason;
   if (!isOver(record, nowMs)) return "host_restart";
   const { startedAtMs, endAtMs } = record;
   return startedAtMs < bootedAtMs && bootedAtMs < endAtMs ? "host_restart" : "timeout";

@@ -246,11 +246,15 @@ export function endEntry(
   return entry.ending;
 }
 
-async function remove(context: Services, entry: SandboxEntry): Promise<"paused"> {
+async function remove(
+  context: Services,
+  entry: SandboxEntry,
+  endReason: string,
+): Promise<"paused"> {
   entry.run?.end();
   entry.follower?.[Symbol.dispose]();
   await step("kill.cut");
-  recordIntent(context, entry);
+  recordIntent(context, entry, endReason);
   await step("kill.intent");
   await entry.container[Symbol.asyncDispose]();
   // This phase is never seen: the entry leaves the registry right after.
@@ -258,9 +262,9 @@ async function remove(context: Services, entry: SandboxEntry): Promise<"paused">
 }
 
 /** A disk that is too full for the intent must not keep a sandbox alive. */
-function recordIntent(context: Services, entry: SandboxEntry): void {
+function recordIntent(context: Services, entry: SandboxEntry, endReason: string): void {
   try {
-    updateRecord(context, entry, { state: "ending" });
+    updateRecord(context, entry, { state: "ending", endReason });
   } catch (error) {
     const { sandboxId } = entry.record;
     context.log.error({ op: "sandbox.end", sandboxId, err: error }, "end could not be recorded");
@@ -275,7 +279,7 @@ async function end(
   const { sandboxId } = entry.record;
   try {
     const change = { entry, during: "killing" } as const;
-    await whenIdle(entry, () => changeState(context, change, () => remove(context, entry)));
+    await whenIdle(entry, () => changeState(context, change, () => remove(context, entry, reason)));
     await step("kill.removed");
     context.store.sandboxes.remove(sandboxId);
     await step("kill.erased");

@@ -48,6 +48,7 @@ export const sandboxRecordSchema = z.object({
   buildId: z.string(),
   alias: z.string().nullable(),
   state: z.enum(["pooled", "starting", "running", "paused", "ending"]),
+  endReason: z.string().optional(),
   isSecured: z.boolean(),
   /** Ports other than the daemon's ask for the traffic token. */
   isPrivate: z.boolean(),

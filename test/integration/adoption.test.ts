@@ -52,6 +52,10 @@ async function leaveTwo(body: object = {}) {
       const record = store.sandboxes.get(failing);
       if (record !== undefined) store.sandboxes.put({ ...record, ...changes });
     },
+    restore(record: SandboxRecord | undefined): void {
+      using store = openStore({ path: join(home.path, "state.db") });
+      if (record !== undefined) store.sandboxes.put(record);
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -119,6 +123,24 @@ test("one whose next service has no way to the internet is told as closed, until
     told.push(z.object({ allowInternetAccess: z.unknown() }).parse(body).allowInternetAccess);
   }
   expect(told).toEqual([false, null]);
+});
+
+test("one whose end a dying service had begun is told as ended for the reason of that end", async () => {
+  await using scene = await leaveTwo();
+  let begun: SandboxRecord | undefined;
+  {
+    await using service = await scene.start();
+    using intent = atStep("kill.intent", async () => {
+      begun = scene.record();
+    });
+    await service.call({ method: "DELETE", path: `/sandboxes/${scene.failing}` });
+    expect(intent.wasReached).toBe(true);
+  }
+  scene.restore(begun);
+  await using service = await scene.start();
+  const logs = await service.call({ path: `/sandboxes/${scene.failing}/logs` });
+  expect(logs.text).toContain("request");
+  expect(logs.text).not.toContain("host_restart");
 });
 
 test("one that its client ends before it is adopted does not come back", async () => {

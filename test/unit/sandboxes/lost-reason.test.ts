@@ -53,3 +53,13 @@ test.for([
     "host_restart",
   );
 });
+
+test.for([
+  { changes: { state: "ending", endReason: "request" }, reason: "request" },
+  { changes: { state: "ending", endReason: "out of memory" }, reason: "out of memory" },
+  { changes: { state: "ending" }, reason: "host_restart" },
+  { changes: { state: "pooled" }, reason: "service end" },
+  { changes: { state: "running", endReason: "request" }, reason: "timeout" },
+] as const)("one of which the row says $changes → $reason", ({ changes, reason }) => {
+  expect(lostReason({ ...LIFE, ...changes }, { nowMs: 3_000, bootedAtMs: 500 })).toBe(reason);
+});
