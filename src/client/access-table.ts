@@ -1,6 +1,9 @@
 /** What the control API said about the access to sandboxes, so that no call asks for it again. */
 
+import { anySignal } from "../common/any-signal.ts";
+import type { Clock } from "../common/clock.ts";
 import { hasErrorCode } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import type { SandboxBody } from "../wire/control.ts";
 import type { Access, OnTimeout } from "./access.ts";
 import type { Control } from "./control.ts";
@@ -9,25 +12,67 @@ import type { ServiceTime } from "./service-time.ts";
 /** Beyond it the access of the least recently used sandbox is dropped, and asked for again. */
 const MAX_KNOWN_SANDBOXES = 4_096;
 
+/** Other clients of the service move an expiry; one that was told longer ago is asked for again. */
+const MAX_AGE_MS = 10_000;
+/** The same of one that has passed: the sandbox was resumed, or is about to end. */
+const MAX_PASSED_AGE_MS = 1_000;
+/** A service that takes longer keeps no call waiting; its expiry is not known then. */
+const LOOK_TIMEOUT_MS = 2_000;
+
 export interface AccessTable {
   get(sandboxId: string): Access | undefined;
+  /** Milliseconds since it was set; undefined for an unknown sandbox. */
+  ageMs(sandboxId: string): number | undefined;
   set(sandboxId: string, access: Access): void;
   delete(sandboxId: string): void;
 }
 
 /** The access of the most recently used sandboxes. */
-export function createAccessTable(): AccessTable {
-  const table = new Map<string, Access>();
+export function createAccessTable(clock: Pick<Clock, "elapsed">): AccessTable {
+  const table = new Map<string, { readonly access: Access; readonly atMs: number }>();
   return {
-    get: (sandboxId) => table.get(sandboxId),
+    get: (sandboxId) => table.get(sandboxId)?.access,
+    ageMs(sandboxId) {
+      const known = table.get(sandboxId);
+      return known && clock.elapsed() - known.atMs;
+    },
     set(sandboxId, access) {
       table.delete(sandboxId);
-      table.set(sandboxId, access);
+      table.set(sandboxId, { access, atMs: clock.elapsed() });
       const oldest = table.size > MAX_KNOWN_SANDBOXES ? table.keys().next().value : undefined;
       if (oldest !== undefined) table.delete(oldest);
     },
     delete: (sandboxId) => void table.delete(sandboxId),
   };
+}
+
+/**
+ * Asks for a sandbox that is unknown, or whose expiry was told too long ago or has passed.
+ * @throws SandboxError not_found when there is none; for an unknown one any error of the control API
+ */
+export async function knowAccess(
+  sandboxId: string,
+  sources: { readonly control: Control; readonly known: AccessTable; readonly nowMs: number },
+  signal: AbortSignal,
+): Promise<void> {
+  const { control, known, nowMs } = sources;
+  const access = known.get(sandboxId);
+  if (access === undefined) {
+    await control.get(sandboxId, signal);
+    return;
+  }
+  const { expiresAtMs } = access;
+  const isOver = expiresAtMs !== undefined && expiresAtMs <= nowMs;
+  if ((known.ageMs(sandboxId) ?? 0) < (isOver ? MAX_PASSED_AGE_MS : MAX_AGE_MS)) return;
+  const without = { ...access, expiresAtMs: undefined };
+  // Calls beside this one do not ask, too.
+  known.set(sandboxId, isOver ? without : access);
+  try {
+    await control.get(sandboxId, anySignal([signal, signalAfter(LOOK_TIMEOUT_MS)]));
+  } catch (error) {
+    if (hasErrorCode(error, "not_found")) throw error;
+    known.set(sandboxId, without);
+  }
 }
 
 /** The control API. What its replies say about access is kept in the table. */

@@ -11,7 +11,7 @@ import {
 } from "../wire/address.ts";
 import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { signFile } from "../wire/signature.ts";
-import { createAccessTable, rememberAccess } from "./access-table.ts";
+import { createAccessTable, knowAccess, rememberAccess } from "./access-table.ts";
 import type { Access, AccessSource, OnTimeout } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { startDirectConnections, type FindRun } from "./direct-connection.ts";
@@ -84,7 +84,7 @@ export interface Service extends AsyncDisposable {
   /** Unix milliseconds by the clock of the service, which can be that of another machine. */
   now(): number;
   /**
-   * A sandbox that exists, by one control call unless this service knows it already.
+   * A sandbox that exists, by one control call unless this service was told of it just now.
    * @throws SandboxError not_found when there is none, invalid_argument for a malformed id.
    */
   attach(sandboxId: string, signal: AbortSignal): Promise<Sandbox>;
@@ -129,7 +129,7 @@ export function createService(options: ServiceOptions): Service {
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };
   const direct = options.findRun && startDirectConnections(dispatcher, options.findRun);
-  const known = createAccessTable();
+  const known = createAccessTable(clock);
   const time = socketPath === undefined ? createServiceTime(clock) : sameTime(clock);
   const raw = createControl({ connection, url: options.url, apiKey: options.apiKey, time });
   const control = rememberAccess(raw, known, time);
@@ -152,7 +152,7 @@ export function createService(options: ServiceOptions): Service {
     now: () => time.now(),
     async attach(text, signal) {
       const sandboxId = parseSandboxId(text) ?? text;
-      if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);
+      await knowAccess(sandboxId, { control, known, nowMs: time.now() }, signal);
       const baseUrl = envdUrl(options, sandboxId, known.get(sandboxId)?.domain);
       const isOwnDaemon = options.socketPath !== undefined;
       return createEnvd({

@@ -198,22 +198,6 @@ test.for([
 });
 
 test.for([
-  { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
-  { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },
-  { connect: "one that ran, of a service that fails", status: 200, detail: 500, endMs: undefined },
-])("the expiry after a connect: $connect", async ({ status, detail, endMs }) => {
-  await using started = await startService(({ method, url }, response) => {
-    const body = { ...SANDBOX_DETAIL, endAt: new Date(90_000).toISOString() };
-    if (method === "GET") answerJson(response, detail, { body });
-    else answerJson(response, url.endsWith("/connect") ? status : 201, { body: SANDBOX });
-  });
-  const { service } = started;
-  await service.control.create({ templateID: "base", timeout: 3_600 }, signal);
-  await service.control.connect("i1", 60, signal);
-  expect(service.expiresAtMs("i1")).toBe(endMs);
-});
-
-test.for([
   { status: 400, code: "invalid_argument" },
   { status: 401, code: "unauthenticated" },
   { status: 403, code: "permission_denied" },

@@ -1,0 +1,72 @@
+/** When the time of a sandbox is over, as the client knows it after each reply. */
+
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+
+const SANDBOX = { templateID: "t0", sandboxID: "i1", envdAccessToken: "token-1", domain: null };
+
+const { signal } = new AbortController();
+
+async function startService(answer: Answer) {
+  await using stack = new AsyncDisposableStack();
+  const recorder = await startRecorder((request, response) => {
+    // A date would tell that the service has another clock.
+    response.sendDate = false;
+    answer(request, response);
+  });
+  stack.use(recorder);
+  const clock = createFakeClock(0);
+  const service = stack.use(createService({ url: recorder.url, apiKey: "e2b_key", clock }));
+  const owned = stack.move();
+  return { recorder, service, clock, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+test.for([
+  { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
+  { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },
+  { connect: "one that ran, of a service that fails", status: 200, detail: 500, endMs: undefined },
+])("the expiry after a connect: $connect", async ({ status, detail, endMs }) => {
+  await using started = await startService(({ method, url }, response) => {
+    const body = { ...SANDBOX_DETAIL, endAt: new Date(90_000).toISOString() };
+    if (method === "GET") answerJson(response, detail, { body });
+    else answerJson(response, url.endsWith("/connect") ? status : 201, { body: SANDBOX });
+  });
+  const { service } = started;
+  await service.control.create({ templateID: "base", timeout: 3_600 }, signal);
+  await service.control.connect("i1", 60, signal);
+  expect(service.expiresAtMs("i1")).toBe(endMs);
+});
+
+test.for([
+  { name: "told just now", passedMs: 9_000, status: 200, known: 300_000, asks: 0 },
+  { name: "told a while ago", passedMs: 10_000, status: 200, known: 600_000, asks: 1 },
+  { name: "that has passed", passedMs: 300_000, status: 200, known: 600_000, asks: 1 },
+  { name: "of a service that fails", passedMs: 10_000, status: 500, known: undefined, asks: 1 },
+])("an expiry $name before a call", async ({ passedMs, status, known, asks }) => {
+  await using started = await startService(({ method }, response) => {
+    const body = { ...SANDBOX_DETAIL, endAt: new Date(600_000).toISOString() };
+    if (method === "GET") answerJson(response, status, { body });
+    else answerJson(response, 201, { body: SANDBOX });
+  });
+  const { service, clock, recorder } = started;
+  await service.control.create({ templateID: "base", timeout: 300 }, signal);
+  await clock.advance(passedMs);
+  await service.attach("i1", signal);
+  expect(service.expiresAtMs("i1")).toBe(known);
+  await service.attach("i1", signal);
+  expect(recorder.requests.filter(({ method }) => method === "GET")).toHaveLength(asks);
+});
+
+test("a sandbox that is gone by then is not found before a call", async () => {
+  await using started = await startService(({ method }, response) => {
+    if (method === "GET") answerJson(response, 404, { body: { code: 404, message: "no" } });
+    else answerJson(response, 201, { body: SANDBOX });
+  });
+  const { service, clock } = started;
+  await service.control.create({ templateID: "base", timeout: 300 }, signal);
+  await clock.advance(10_000);
+  await expect(service.attach("i1", signal)).rejects.toMatchObject({ code: "not_found" });
+});
