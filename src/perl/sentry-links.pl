@@ -1,5 +1,5 @@
-# The part of `sentry-relay.pl` that carries connections in frames, and asks the daemon by one. It
-# is loaded by `do` from there, with which it shares what is declared by `our`.
+# The part of `sentry-relay.pl` that carries connections in frames, asks the daemon by one, and
+# tells the time. It is loaded by `do` from there, with which it shares what is declared by `our`.
 
 use v5.14;
 
@@ -32,6 +32,14 @@ sub wants {
 sub is_full {
     my ($link) = @_;
     return !$link->{ended} && length $link->{held} >= $max_queue;
+}
+
+# For what is waited for: the wall clock may be set, by hours.
+sub seconds {
+    my $time = "\0" x 16;
+    # CLOCK_MONOTONIC
+    syscall $call->{clock_gettime}, 1, $time;
+    return unpack 'q', $time;
 }
 
 # EAGAIN and EINTR mean later.

@@ -96,7 +96,7 @@ sub pass_on {
         held => '', waits => 0, is_deaf => 0, ended => 0 };
     $links{ fileno $_ } = $link for $client, $near;
     $calls{ fileno $socket } = { socket => $socket, link => $link, text => '',
-        until => time + $patience };
+        until => seconds() + $patience };
 }
 
 sub read_note {
@@ -128,8 +128,8 @@ sub await_answer {
     while ( $asked->{text} !~ /"success":(?:true|false)/ ) {
         my $ready = '';
         vec( $ready, fileno $asked->{socket}, 1 ) = 1;
-        my $found = select $ready, undef, undef, $end > time ? 0.5 : 0;
-        if ( $found <= 0 ) { time < $end ? next : return }
+        my $found = select $ready, undef, undef, $end > seconds() ? 0.5 : 0;
+        if ( $found <= 0 ) { seconds() < $end ? next : return }
         return 0 if length $asked->{text} > $max_reply;
         sysread $asked->{socket}, $asked->{text}, $max_reply, length $asked->{text} or return 0;
     }
@@ -148,7 +148,7 @@ sub take_answer {
 # has when the last program is out of the kernel.
 sub switch_to {
     my ($state) = @_;
-    my $end = time + $patience;
+    my $end = seconds() + $patience;
     $wanted = $state;
     while ( $late || $is_paused != $state ) {
         # The pause was given up: it ends as soon as it has come about.
@@ -223,9 +223,9 @@ sub is_served {
 # Before it connections wait in their queue, as those to a daemon that just starts.
 sub await_daemon {
     my ( $secret, $held, $limit ) = @_;
-    my $end = time + $limit;
+    my $end = seconds() + $limit;
     until ( is_served( $secret, $held ) ) {
-        return 0 if time > $end;
+        return 0 if seconds() > $end;
         select( undef, undef, undef, 0.01 );
     }
     return 1;
@@ -265,7 +265,7 @@ sub serve {
         my $limit = ( grep { is_full($_) } values %links ) ? 0.05 : 1;
         my $found = select $ready, $writable, undef, $limit;
         if ($must_pause) { $must_pause = 0; switch_to(1) }
-        my $now = time;
+        my $now = seconds();
         for my $number ( grep { $calls{$_}{until} < $now } keys %calls ) {
             my $link = delete( $calls{$number} )->{link};
             drop_link($link) if $link->{ended} != 2;
