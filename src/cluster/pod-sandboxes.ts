@@ -137,11 +137,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   return {
     ...toOperations(context, DEFAULT_TEAM, track),
     of: (team) => toOperations(context, team, track),
-    uploads: {
-      find: async () => undefined,
-      sign: () => refuse("builds"),
-      receive: async () => refuse("builds"),
-    },
+    uploads: { receive: async () => refuse("builds") },
     count: () => countStates(context),
     locate: (sandboxId) => runs.find(sandboxId),
     endpoints: () => runs.all(),

@@ -28,7 +28,11 @@ interface Upload {
 }
 
 /** Takes the body. */
-export async function takeUpload(uploads: Uploads, { request, signal }: Upload, token: string) {
+export async function takeUpload(
+  uploads: Pick<Uploads, "receive">,
+  { request, signal }: Upload,
+  token: string,
+) {
   try {
     const body = Readable.from(readContent(request), { objectMode: false });
     await uploads.receive(token, request.headers["content-length"], { body, signal });

@@ -29,6 +29,7 @@ import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import { createTeamQuota } from "./team-quota.ts";
 import { toOperations, type RegistryContext, type TeamSandboxes } from "./team-sandboxes.ts";
+import { forgetUnused } from "./template-builds/forget-unused.ts";
 import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
 import type { Uploads } from "./template-builds/uploads.ts";
@@ -95,7 +96,7 @@ export type PassedOptions = Pick<
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
-  readonly uploads: Uploads;
+  readonly uploads: Pick<Uploads, "receive">;
   of(team: string): TeamSandboxes;
   /** Of all teams. */
   count(): SandboxCount;
@@ -165,6 +166,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   // Their faults are logged inside; they are tracked, so closing waits for them.
   void track(reclaimAtStart(context, home));
   void track(tellChangedLayers(context));
+  void track(forgetUnused(context, building.runner.uploads));
 
   return {
     ...toOperations(context, track),

@@ -49,8 +49,10 @@ function hash(parts: readonly unknown[]): string {
   return sha256Hex(JSON.stringify(parts));
 }
 
-/** Forgets steps that are old or too many, with the layers that nothing else names. */
-export async function evictSteps(context: Services & Folders): Promise<void> {
+/** Forgets steps that are old or too many, with the layers that nothing else names but for images. */
+export async function evictSteps(
+  context: Pick<Services, "store" | "clock" | "log" | "retry"> & Pick<Folders, "layersDirectory">,
+): Promise<void> {
   const { store, clock, layersDirectory } = context;
   const folders = forgetOldSteps(store, clock.now());
   await cleanUpOrRetry(context, "layers of cached steps", () =>

@@ -56,6 +56,8 @@ export interface Uploads {
    * canceled when the client leaves before its turn.
    */
   receive(token: string, length: string | undefined, content: UploadContent): Promise<void>;
+  /** Removes the archives that are kept no longer. */
+  forgetOld(): Promise<void>;
 }
 
 export interface UploadsOptions {
@@ -142,6 +144,9 @@ export async function openUploads({
       } finally {
         leave();
       }
+    },
+    async forgetOld() {
+      await removeOld(directory, { nowMs: now() });
     },
   };
 }

@@ -1,0 +1,69 @@
+/** What builds leave goes by its age, also in a service that runs on without another build. */
+
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openStore } from "../../src/store/sqlite.ts";
+import { READY_BUILD } from "../support/build-record.ts";
+import { createFakeClock } from "../support/fake-clock.ts";
+import { RUNNING } from "../support/running-build.ts";
+import { startTestService } from "../support/service.ts";
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const STEP = "00000000-0000-4000-8000-000000000001";
+const IMAGE = `image-${"ab".repeat(16)}-1`;
+const ARCHIVE = "cd".repeat(32);
+
+/** A service with a cached step upon an image, the archive of a build, and a request without steps. */
+async function startAfterBuild() {
+  await using stack = new AsyncDisposableStack();
+  const clock = createFakeClock(Date.now());
+  const { home } = stack.use(await startTestService({ clock }));
+  const store = stack.use(openStore({ path: join(home, "state.db") }));
+  const createdAtMs = clock.now();
+  const layers = [{ root: `${IMAGE}/root` }, { root: `${STEP}/root` }];
+  const step = { ...READY_BUILD, templateId: "cache:local", cacheKey: "key", createdAtMs, layers };
+  store.builds.put({ ...step, buildId: STEP });
+  store.templateBuilds.put({ ...RUNNING, status: "waiting", createdAtMs });
+  for (const name of [IMAGE, STEP])
+    await mkdir(join(home, "layers", name, "root"), { recursive: true });
+  const archive = join(home, "uploads", ARCHIVE);
+  await writeFile(archive, "of a COPY step");
+  await utimes(archive, createdAtMs / 1_000, createdAtMs / 1_000);
+  const owned = stack.move();
+  return {
+    clock,
+    look: async () => ({
+      requests: store.templateBuilds.ids(),
+      steps: store.builds.withoutTemplate().map(({ buildId }) => buildId),
+      layers: (await readdir(join(home, "layers"))).toSorted(),
+      archives: await readdir(join(home, "uploads")),
+    }),
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
+}
+
+test("a day without a build takes archives and requests, two weeks also steps and their images", async () => {
+  await using service = await startAfterBuild();
+  const { clock, look } = service;
+  const all = {
+    requests: [RUNNING.buildId],
+    steps: [STEP],
+    layers: [STEP, IMAGE],
+    archives: [ARCHIVE],
+  };
+  const lookLater = async (ms: number) => {
+    // The look before has ended.
+    await expect.poll(() => clock.isAwaited(HOUR_MS)).toBe(true);
+    clock.set(clock.now() + ms);
+    await clock.advance(HOUR_MS);
+  };
+  await lookLater(0);
+  expect(await look()).toEqual(all);
+  await lookLater(DAY_MS);
+  const afterDay = { ...all, requests: [], archives: [] };
+  await expect.poll(look).toEqual(afterDay);
+  await lookLater(14 * DAY_MS);
+  await expect.poll(look).toEqual({ ...afterDay, steps: [], layers: [] });
+});
