@@ -16,6 +16,8 @@ import { createReadMarks } from "./read-marks.ts";
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
 const FORGET_INTERVAL_MS = 3_600_000;
+/** A line that is later than that was written before the clock was set back: it would stay as much longer. */
+const MAX_AHEAD_MS = 60_000;
 /** Lines that are forgotten in one turn of the event loop, which takes milliseconds. */
 const FORGOTTEN_LINES = 200;
 /** Of a team: a user who makes sandboxes again and again would fill the disk within days. */
@@ -148,7 +150,9 @@ export function startLogBook(options: LogBookOptions): LogBook {
 async function forgetLines(options: LogBookOptions, signal: AbortSignal): Promise<void> {
   const { store, clock, log, teamBytes = MAX_TEAM_BYTES } = options;
   try {
-    const beforeMs = clock.now() - RETENTION_MS;
+    const nowMs = clock.now();
+    store.logs.rebase(nowMs + MAX_AHEAD_MS, nowMs);
+    const beforeMs = nowMs - RETENTION_MS;
     while (!signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
       await setImmediate();
     if (signal.aborted) return;

@@ -45,6 +45,8 @@ export interface LogTable {
   read(filter: LogFilter): LogLine[];
   /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
   has(owner: LogOwner): boolean;
+  /** What was last written to after the first moment, by a clock that was ahead, counts from the second. */
+  rebase(latestMs: number, nowMs: number): void;
   /**
    * Forgets every sandbox whose last line is older; of lines so many at a time. Returns whether some
    * are left.

@@ -126,8 +126,9 @@ function openRead(database: DatabaseSync): LogTable["read"] {
 /** Without an index of their times, old books are found by a look at those before them. */
 function openForget(
   database: DatabaseSync,
-): Pick<LogTable, "forgetBefore" | "listBeyond" | "empty"> {
+): Pick<LogTable, "rebase" | "forgetBefore" | "listBeyond" | "empty"> {
   const prepare = prepareOn(database);
+  const rebase = prepare("UPDATE books SET written_at_ms = ? WHERE written_at_ms > ?");
   const selectOld = prepare("SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?");
   // The order of all books takes seconds where they are hundreds of thousands.
   const selectLarge = prepare("SELECT team FROM books GROUP BY team HAVING sum(bytes) > ? LIMIT 1");
@@ -154,6 +155,9 @@ function openForget(
   }
 
   return {
+    rebase(latestMs, nowMs) {
+      rebase.run(nowMs, latestMs);
+    },
     listBeyond(mostBytes) {
       if (selectLarge.get(mostBytes) === undefined) return [];
       return selectBeyond.all(mostBytes).map((row) => String(row["sandbox_id"]));

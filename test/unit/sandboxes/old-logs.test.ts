@@ -48,3 +48,38 @@ test("a service forgets the oldest logs of a team that has too many", async () =
   expect(known()).toEqual(ids.slice(-3));
   book.requireKnown({ sandboxId: "i0", team: "local" });
 });
+
+test("a log that was written by a clock far ahead is kept no longer than another one", async () => {
+  using store = openStore({ path: ":memory:" });
+  const clock = createFakeClock();
+  const owner = { sandboxId: "ahead", team: "local" };
+  store.logs.append(owner, [{ atMs: clock.now() + 12 * MONTH_MS, line: "{}" }]);
+  const look = async () => {
+    using _ = startLogBook({ store, clock, log: createSilentLog() });
+    await setImmediate();
+    return store.logs.has(owner);
+  };
+  expect(await look()).toBe(true);
+  await clock.advance(MONTH_MS);
+  expect(await look()).toBe(false);
+});
+
+test("of a team that has too many, a log of a clock that was ahead stays no longer than newer ones", async () => {
+  using store = openStore({ path: ":memory:" });
+  const clock = createFakeClock();
+  const append = (sandboxId: string, atMs: number) => {
+    store.logs.append({ sandboxId, team: "local" }, [{ atMs, line: '{"message":"12"}' }]);
+  };
+  append("ahead", clock.now() + 12 * MONTH_MS);
+  const options = { store, clock, log: createSilentLog(), teamBytes: 17 };
+  const look = async () => {
+    using book = startLogBook(options);
+    await setImmediate();
+    const read = (sandboxId: string) => book.read({ sandboxId, startMs: 0, limit: 1 }).length;
+    return { ahead: read("ahead"), newer: read("newer") };
+  };
+  expect(await look()).toEqual({ ahead: 1, newer: 0 });
+  await clock.advance(60_000);
+  append("newer", clock.now());
+  expect(await look()).toEqual({ ahead: 0, newer: 1 });
+});
