@@ -29,7 +29,6 @@ import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import { createTeamQuota } from "./team-quota.ts";
 import { toOperations, type RegistryContext, type TeamSandboxes } from "./team-sandboxes.ts";
-import { forgetUnused } from "./template-builds/forget-unused.ts";
 import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
 import type { Uploads } from "./template-builds/uploads.ts";
@@ -166,7 +165,6 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   // Their faults are logged inside; they are tracked, so closing waits for them.
   void track(reclaimAtStart(context, home));
   void track(tellChangedLayers(context));
-  void track(forgetUnused(context, building.runner.uploads));
 
   return {
     ...toOperations(context, track),

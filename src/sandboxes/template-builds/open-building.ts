@@ -10,6 +10,7 @@ import type { Services } from "../context.ts";
 import { createCopyLedger } from "../disk-space.ts";
 import { openSecrets } from "../secrets.ts";
 import { createBuildRunner } from "./build-runner.ts";
+import { forgetUnused } from "./forget-unused.ts";
 import { requireSpace } from "./free-space.ts";
 import { createLayerSizes } from "./layer-sizes.ts";
 import type { BuildRules } from "./step-sandbox.ts";
@@ -27,7 +28,7 @@ interface BuildingOptions {
   readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
 }
 
-/** Opens them; builds end with the registry. */
+/** Opens them, and forgets what builds left; builds end with the registry. */
 export async function openBuilding(
   { home, owner, store, clock, log, buildNetwork }: BuildingOptions,
   { track, closing, retry }: Pick<Services, "closing" | "retry"> & { readonly track: Track },
@@ -47,6 +48,8 @@ export async function openBuilding(
     requireSpace: () => requireSpace(space),
     now: () => clock.now(),
   });
+  // Its faults are logged inside; it is tracked, so closing waits for it.
+  void track(forgetUnused({ ...space, closing }, uploads));
   const layerSizes = createLayerSizes(layersDirectory);
   const runner = createBuildRunner({ uploads, layerSizes, track, closing });
   const network = { allowsInternet: undefined, network: undefined };
