@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
 import { READY_BUILD } from "../support/build-record.ts";
-import { createFakeClock } from "../support/fake-clock.ts";
+import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
 import { RUNNING } from "../support/running-build.ts";
 import { startTestService } from "../support/service.ts";
 
@@ -44,6 +44,14 @@ async function startAfterBuild() {
   };
 }
 
+/** The next look of the service, for which the clock was set by so much. */
+async function lookLater(clock: FakeClock, ms: number): Promise<void> {
+  // The look before has ended.
+  await expect.poll(() => clock.isAwaited(HOUR_MS)).toBe(true);
+  clock.set(clock.now() + ms);
+  await clock.advance(HOUR_MS);
+}
+
 test("a day without a build takes archives and requests, two weeks also steps and their images", async () => {
   await using service = await startAfterBuild();
   const { clock, look } = service;
@@ -53,17 +61,18 @@ test("a day without a build takes archives and requests, two weeks also steps an
     layers: [STEP, IMAGE],
     archives: [ARCHIVE],
   };
-  const lookLater = async (ms: number) => {
-    // The look before has ended.
-    await expect.poll(() => clock.isAwaited(HOUR_MS)).toBe(true);
-    clock.set(clock.now() + ms);
-    await clock.advance(HOUR_MS);
-  };
-  await lookLater(0);
+  await lookLater(clock, 0);
   expect(await look()).toEqual(all);
-  await lookLater(DAY_MS);
+  await lookLater(clock, DAY_MS);
   const afterDay = { ...all, requests: [], archives: [] };
   await expect.poll(look).toEqual(afterDay);
-  await lookLater(14 * DAY_MS);
+  await lookLater(clock, 14 * DAY_MS);
   await expect.poll(look).toEqual({ ...afterDay, steps: [], layers: [] });
+});
+
+test("what was left by a clock that was far ahead goes when it is right", async () => {
+  await using service = await startAfterBuild();
+  await lookLater(service.clock, -15 * DAY_MS);
+  const nothing = { requests: [], steps: [], layers: [], archives: [] };
+  await expect.poll(service.look).toEqual(nothing);
 });

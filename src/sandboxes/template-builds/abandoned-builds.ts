@@ -10,7 +10,8 @@ export function forgetAbandoned(
   nowMs: number,
 ): void {
   for (const { buildId, status, createdAtMs } of store.templateBuilds.open()) {
-    if (status !== "waiting" || createdAtMs >= nowMs - MAX_WAIT_MS) continue;
+    // By the distance in time: the clock may have been set back.
+    if (status !== "waiting" || Math.abs(nowMs - createdAtMs) <= MAX_WAIT_MS) continue;
     store.templateBuilds.remove(buildId);
     store.buildLines.remove(buildId);
   }

@@ -71,7 +71,8 @@ export function forgetOldSteps(store: Store, nowMs: number): string[] {
     const old = steps.filter(({ templateId, createdAtMs }) => {
       const count = (counts.get(templateId) ?? 0) + 1;
       counts.set(templateId, count);
-      return count > MAX_CACHED_STEPS || createdAtMs < nowMs - MAX_AGE_MS;
+      // By the distance in time: the clock may have been set back.
+      return count > MAX_CACHED_STEPS || Math.abs(nowMs - createdAtMs) > MAX_AGE_MS;
     });
     for (const { buildId } of old) store.builds.remove(buildId);
     return unnamedFolders(store, old);

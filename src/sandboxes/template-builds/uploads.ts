@@ -82,26 +82,13 @@ export async function openUploads({
   requireSpace = async () => requireDiskSpace(directory),
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const secret = createSecretKey(Buffer.from(key, "hex"));
+  const tokens = createTokens(key, now);
   const turns = createTeamTurns(TURNS);
   const ending = `.${owner}${PART}`;
   for (const name of await readdir(directory)) {
     if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
   }
   await removeOld(directory, { nowMs: now() });
-
-  const seal = (text: string) => createHmac("sha256", secret).update(text).digest();
-
-  function read(token: string): { readonly team: string; readonly name: string } {
-    const [, atMs = "", team = "", name = "", mark = ""] = TOKEN_PATTERN.exec(token) ?? [];
-    const expected = seal(`${atMs}.${team}.${name}`);
-    const given = Buffer.from(mark, "hex");
-    if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
-      throw new SandboxError("permission_denied", "this address takes no upload");
-    }
-    if (Number(atMs) >= now()) return { team, name };
-    throw new SandboxError("permission_denied", "the time of this upload is over");
-  }
 
   return {
     async find(team, hash) {
@@ -115,12 +102,9 @@ export async function openUploads({
         return undefined;
       }
     },
-    sign(team, hash) {
-      const text = `${now() + UPLOAD_LIFE_MS}.${digest([team])}.${nameOf(team, hash)}`;
-      return `${text}.${seal(text).toString("hex")}`;
-    },
+    sign: (team, hash) => tokens.sign(team, hash),
     async receive(token, length, { body, signal }) {
-      const { team, name } = read(token);
+      const { team, name } = tokens.read(token);
       const bytes = requireLength(length);
       const leave = await turns.enter({ team, size: bytes, ...(signal && { signal }) });
       // For one that is gone no archive is removed to make place.
@@ -147,6 +131,29 @@ export async function openUploads({
     },
     async forgetOld() {
       await removeOld(directory, { nowMs: now() });
+    },
+  };
+}
+
+/** The permissions to send an archive. */
+function createTokens(key: string, now: () => number) {
+  const secret = createSecretKey(Buffer.from(key, "hex"));
+  const seal = (text: string) => createHmac("sha256", secret).update(text).digest();
+  return {
+    sign(team: string, hash: string): string {
+      const text = `${now() + UPLOAD_LIFE_MS}.${digest([team])}.${nameOf(team, hash)}`;
+      return `${text}.${seal(text).toString("hex")}`;
+    },
+    /** @throws SandboxError permission_denied for one that is none or too old. */
+    read(token: string): { readonly team: string; readonly name: string } {
+      const [, atMs = "", team = "", name = "", mark = ""] = TOKEN_PATTERN.exec(token) ?? [];
+      const expected = seal(`${atMs}.${team}.${name}`);
+      const given = Buffer.from(mark, "hex");
+      if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
+        throw new SandboxError("permission_denied", "this address takes no upload");
+      }
+      if (Number(atMs) >= now()) return { team, name };
+      throw new SandboxError("permission_denied", "the time of this upload is over");
     },
   };
 }
@@ -235,7 +242,8 @@ async function removeOld(
     const found = await stat(path).catch(() => undefined);
     if (found === undefined) continue;
     const isPart = name.endsWith(PART);
-    if (found.mtimeMs < nowMs - (isPart ? UPLOAD_LIFE_MS : keepMs)) {
+    // By the distance in time: the clock may have been set back.
+    if (Math.abs(nowMs - found.mtimeMs) > (isPart ? UPLOAD_LIFE_MS : keepMs)) {
       await rm(path, { force: true });
       old += 1;
       // One that is being written is not taken from its client: it ends with its hour.
