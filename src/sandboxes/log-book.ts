@@ -153,7 +153,8 @@ async function forgetLines(options: LogBookOptions, signal: AbortSignal): Promis
     const nowMs = clock.now();
     store.logs.rebase(nowMs + MAX_AHEAD_MS, nowMs);
     const beforeMs = nowMs - RETENTION_MS;
-    while (!signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES))
+    const isThere = (sandboxId: string) => store.sandboxes.get(sandboxId) !== undefined;
+    while (!signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES, isThere))
       await setImmediate();
     if (signal.aborted) return;
     for (const sandboxId of store.logs.listBeyond(teamBytes)) {

@@ -48,10 +48,10 @@ export interface LogTable {
   /** What was last written to after the first moment, by a clock that was ahead, counts from the second. */
   rebase(latestMs: number, nowMs: number): void;
   /**
-   * Forgets every sandbox whose last line is older; of lines so many at a time. Returns whether some
-   * are left.
+   * Forgets every sandbox whose last line is older; of lines so many at a time. One that is there loses
+   * its lines alone: without its cursor its daemon would send them again. Returns whether some are left.
    */
-  forgetBefore(atMs: number, mostLines: number): boolean;
+  forgetBefore(atMs: number, mostLines: number, isThere?: (sandboxId: string) => boolean): boolean;
   /** The sandboxes with lines beyond so many bytes of their team; what was written to last counts first. */
   listBeyond(mostBytes: number): string[];
   /** Erases so many lines of a sandbox, which stays known. Returns whether some may be left. */

@@ -144,6 +144,7 @@ function openForget(
   const takeOff = prepare(
     "UPDATE books SET lines = lines - ?, bytes = bytes - ? WHERE sandbox_id = ?",
   );
+  const emptyBook = prepare("UPDATE books SET written_at_ms = ? WHERE sandbox_id = ?");
   const eraseBook = prepare("DELETE FROM books WHERE sandbox_id = ?");
 
   /** Such a sandbox may write again, and keeps its book. Returns how many lines went. */
@@ -164,14 +165,15 @@ function openForget(
     },
     empty: (sandboxId, mostLines) =>
       inTransaction(database, () => erase(sandboxId, mostLines) === mostLines),
-    forgetBefore: (atMs, mostLines) =>
+    forgetBefore: (atMs, mostLines, isThere = () => false) =>
       inTransaction(database, () => {
         let left = mostLines;
         const old = selectOld.all(atMs, mostLines).map((row) => String(row["sandbox_id"]));
         for (const sandboxId of old) {
           left -= erase(sandboxId, left);
           if (left === 0) return true;
-          eraseBook.run(sandboxId);
+          if (isThere(sandboxId)) emptyBook.run(atMs, sandboxId);
+          else eraseBook.run(sandboxId);
         }
         return old.length === mostLines;
       }),

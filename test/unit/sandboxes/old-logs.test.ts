@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startLogBook } from "../../../src/sandboxes/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { SANDBOX } from "../../suites/store.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 const SANDBOXES = 10;
@@ -82,4 +83,24 @@ test("of a team that has too many, a log of a clock that was ahead stays no long
   await clock.advance(60_000);
   append("newer", clock.now());
   expect(await look()).toEqual({ ahead: 0, newer: 1 });
+});
+
+test("of a sandbox that is there, old lines go, and how far its daemon was read stays", async () => {
+  using store = openStore({ path: ":memory:" });
+  const clock = createFakeClock();
+  const cursor = "daemon 8";
+  for (const sandboxId of ["paused", "ended"]) {
+    const line = { atMs: clock.now(), line: "{}" };
+    store.logs.append({ sandboxId, team: "local" }, [line], { cursor });
+  }
+  store.sandboxes.put({ ...SANDBOX, sandboxId: "paused" });
+  await clock.advance(MONTH_MS);
+  using book = startLogBook({ store, clock, log: createSilentLog() });
+  await setImmediate();
+  const look = (sandboxId: string) => ({
+    lines: book.read({ sandboxId, startMs: 0, limit: 10 }).length,
+    cursor: book.cursor(sandboxId),
+  });
+  expect(look("paused")).toEqual({ lines: 0, cursor });
+  expect(look("ended")).toEqual({ lines: 0, cursor: "" });
 });
