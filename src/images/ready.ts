@@ -36,6 +36,8 @@ export interface Ready {
   readonly home: string;
 }
 
+/** The directory of the stand-ins of `giveBash` and `giveSudo`. */
+const STAND_INS = "/usr/local/lib/sandbox-mcp";
 const STICKY = 0o1777;
 const FOLDER_MODES: Readonly<Record<string, number>> = {
   proc: 0o555,
@@ -81,14 +83,18 @@ function requireFolder(tree: Tree, files: TreeWriter, name: string): void {
   else if (node.kind !== "directory") refuse(`/${name} of it is no real directory`);
 }
 
-/** As `openLocal` of built-in templates; the stand-ins come later, and only root writes theirs. */
+/**
+ * As `openLocal` of built-in templates. Only root writes the stand-ins: they come later, and an image that
+ * was exported has them already.
+ */
 function openLocal(tree: Tree): void {
   const local = tree.find("/usr/local")?.node;
+  const standIns = tree.find(STAND_INS)?.node;
   const folders = local?.kind === "directory" ? [local] : [];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     folder.meta = { ...folder.meta, mode: folder.meta.mode | LOCAL_MODE };
     for (const child of folder.children.values()) {
-      if (child.kind === "directory") folders.push(child);
+      if (child.kind === "directory" && child !== standIns) folders.push(child);
     }
   }
 }

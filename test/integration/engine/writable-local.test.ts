@@ -68,3 +68,20 @@ test("an image has them when it is a template", async () => {
   expect(await modes(join(root, "usr/local"), paths)).toEqual(expected);
   expect(await modes(root, ["usr", "usr/lib"])).toEqual(["755", "755"]);
 });
+
+test("an image that has the stand-ins of an earlier import keeps them closed", async () => {
+  await using folder = await makeTempFolder();
+  const standIns = "usr/local/lib/sandbox-mcp";
+  const layer = tar(
+    { path: "bin/sh", data: await readFile("/bin/sh"), mode: 0o755 },
+    { path: `${standIns}/`, type: "5", mode: 0o755 },
+    { path: `${standIns}/bash/`, type: "5", mode: 0o755 },
+    { path: `${standIns}/bash/lib/`, type: "5", mode: 0o755 },
+  );
+  const layout = join(folder.path, "image");
+  await writeLayout(layout, { layers: [layer] });
+  const root = join(folder.path, "root");
+  await unpackImage({ layout }, root, { perlDirectory: PERL_DIRECTORY, signal });
+  const paths = ["usr/local/lib", standIns, `${standIns}/bash`, `${standIns}/bash/lib`];
+  expect(await modes(root, paths)).toEqual(["777", "755", "755", "755"]);
+});
