@@ -103,7 +103,7 @@ function createReader(lines: readonly string[], name: string) {
       }
       case "WORKDIR":
       case "USER":
-        add(keyword, [variables.expand(unquote(content), refuse) || refuse("has no value")]);
+        add(keyword, [variables.expand(content, refuse) || refuse("has no value")]);
         return;
       case "CMD":
         command = toCommand(content);
@@ -193,8 +193,7 @@ function readBase(content: string, refuse: Refuse): string {
   const own = `--platform=linux/${ownArchitecture()}`;
   // An image of this machine's platform is what is fetched.
   if (words[0] === own) words.shift();
-  const [given = "", ...rest] = words;
-  const image = unquote(given);
+  const [image = "", ...rest] = words;
   if (image.startsWith("--")) refuse(`with ${image} is not supported, ${own} is`);
   if (image === "scratch") refuse("scratch is not supported: a sandbox needs a shell");
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
@@ -239,7 +238,7 @@ function readCopy({ content, variables, refuse }: CopyText): string[][] {
   const { chown, chmod } = Object.fromEntries(flags);
   if (chown !== undefined && !OWNER_PATTERN.test(chown)) refuse("with --chown needs USER[:GROUP]");
   if (chmod !== undefined && !MODE_PATTERN.test(chmod)) refuse("with --chmod needs an octal mode");
-  const given = readList(rest) ?? words.map(unquote);
+  const given = readList(rest) ?? words;
   const paths = given.map((path) => variables.expand(path, refuse));
   const last = paths.pop() ?? "";
   if (paths.length === 0) refuse("needs a source and a target");
@@ -249,8 +248,4 @@ function readCopy({ content, variables, refuse }: CopyText): string[][] {
     if (/^[a-z]+:\/\/|^git@/i.test(source)) refuse("from an address is not supported");
     return [source, target, flags.get("chown") ?? "", flags.get("chmod") ?? ""];
   });
-}
-
-function unquote(text: string): string {
-  return /^(["'])(.*)\1$/.exec(text)?.[2] ?? text;
 }

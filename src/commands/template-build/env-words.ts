@@ -10,8 +10,10 @@ interface EnvReader {
   readonly refuse: Refuse;
 }
 
-/** The forms that the service expands. */
-const BRACED = /\$\{[A-Za-z_][A-Za-z0-9_]*(?::[-+][^{}'"\\]*)?\}/y;
+/** The forms that the service expands; of one with a word the beginning. */
+const VARIABLE = /\$(?:(?<plain>[A-Za-z_]\w*)|\{[A-Za-z_]\w*(?:\}|(?<word>:[-+])))/y;
+/** Parameters of a shell, which have no value in a Dockerfile. */
+const PARAMETER = /\$(?:\d+|[@*#?$!-])/y;
 /** A quoted text, an escaped character, or any other one. */
 const WORD_PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s]/suy;
 
@@ -60,43 +62,91 @@ function requireName(given: string, { refuse }: EnvReader): string {
   return refuse(`has a name that no variable has: ${JSON.stringify(name.slice(0, 64))}`);
 }
 
-function toValue(raw: string, reader: EnvReader): string {
+interface RawText {
+  readonly raw: string;
+  at: number;
+}
+
+/** The value of a step as the service expands it: quotes and escapes are taken off. */
+export function toValue(raw: string, reader: EnvReader): string {
+  return readText({ raw, at: 0 }, "", reader);
+}
+
+/** Up to the end, or with the brace that ends the word of a variable. */
+function readText(text: RawText, end: "" | "}", reader: EnvReader): string {
   let value = "";
-  let quote = "";
-  const take = (character: string) => {
-    value += character === "$" ? String.raw`\$` : character;
+  let isQuoted = false;
+  const take = (characters: string) => {
+    // The service takes the first brace for the end of a word.
+    if (end !== "" && characters.includes("}")) refuseForm(reader);
+    value += characters.replaceAll("$", String.raw`\$`);
   };
-  for (let at = 0; at < raw.length; at += 1) {
-    const character = raw.charAt(at);
-    const following = raw.charAt(at + 1);
-    if (quote === "'") {
-      if (character === "'") quote = "";
-      else take(character);
-    } else if (character === '"' || (character === "'" && quote === "")) {
-      quote = quote === "" ? character : "";
-    } else if (character === "\\" && isEscaped(following, quote)) {
-      take(following);
-      at += 1;
-    } else if (character === "$") {
-      const variable = readVariable(raw, at, reader);
-      if (value.endsWith("\\")) reader.refuse("has a backslash before a variable");
+  while (text.at < text.raw.length) {
+    const character = text.raw.charAt(text.at);
+    if (character === end && !isQuoted) {
+      text.at += 1;
+      return `${value}}`;
+    }
+    if (character === '"') isQuoted = !isQuoted;
+    else if (character === "'" && !isQuoted) take(readLiteral(text, reader));
+    else if (character === "\\") take(readEscaped(text, isQuoted));
+    else if (character === "$") {
+      const variable = readVariable(text, reader);
+      if (/^\$./.test(variable) && value.endsWith("\\")) {
+        reader.refuse("has a backslash before a variable");
+      }
       value += variable;
-      at += variable.length - 1;
     } else take(character);
+    text.at += 1;
   }
-  if (quote !== "") reader.refuse(`has a ${quote} that does not end`);
-  return value;
+  if (isQuoted) reader.refuse('has a " that does not end');
+  return end === "" ? value : refuseForm(reader);
+}
+
+/** What stands in single quotes; the place is that of the last one. */
+function readLiteral(text: RawText, { refuse }: EnvReader): string {
+  const start = text.at + 1;
+  const end = text.raw.indexOf("'", start);
+  if (end === -1) refuse("has a ' that does not end");
+  text.at = end;
+  return text.raw.slice(start, end);
 }
 
 /** In double quotes a backslash stands for itself before most characters. */
-function isEscaped(following: string, quote: string): boolean {
-  return following !== "" && (quote === "" || ['"', "$", "\\"].includes(following));
+function readEscaped(text: RawText, isQuoted: boolean): string {
+  const following = text.raw.charAt(text.at + 1);
+  if (isQuoted && !['"', "$", "\\"].includes(following)) return "\\";
+  text.at += 1;
+  return following;
 }
 
-/** The dollar sign, with the braces behind it. */
-function readVariable(raw: string, at: number, { refuse }: EnvReader): string {
-  if (raw.charAt(at + 1) !== "{") return "$";
-  BRACED.lastIndex = at;
-  const variable = BRACED.exec(raw)?.[0];
-  return variable ?? refuse("has a variable in a form that is not supported");
+/** As the service expands it; the place is that of its last character. */
+function readVariable(text: RawText, reader: EnvReader): string {
+  const { raw, at } = text;
+  const found = matchAt(VARIABLE, text);
+  const [piece] = found ?? matchAt(PARAMETER, text) ?? [""];
+  if (piece !== "") text.at += piece.length - 1;
+  const { plain, word } = found?.groups ?? {};
+  if (word !== undefined) {
+    text.at += 1;
+    const variable = `${piece}${readText(text, "}", reader)}`;
+    text.at -= 1;
+    return variable;
+  }
+  if (plain !== undefined) {
+    // What follows a quote, an escape or a parameter is no part of the name.
+    return /^["'\\$].*\w/s.test(raw.slice(text.at + 1)) ? `\${${plain}}` : piece;
+  }
+  if (found !== null) return piece;
+  if (raw.charAt(at + 1) === "{") refuseForm(reader);
+  return piece === "" ? String.raw`\$` : "";
+}
+
+function matchAt(pattern: RegExp, { raw, at }: RawText): RegExpExecArray | null {
+  pattern.lastIndex = at;
+  return pattern.exec(raw);
+}
+
+function refuseForm({ refuse }: EnvReader): never {
+  return refuse("has a variable in a form that is not supported");
 }

@@ -5,6 +5,7 @@
 
 import { ownArchitecture } from "../../images/layout.ts";
 import { expandVariables } from "../../sandboxes/template-builds/expand.ts";
+import { toValue } from "./env-words.ts";
 import type { Refuse } from "./run-command.ts";
 
 export interface FileVariables {
@@ -12,15 +13,15 @@ export interface FileVariables {
   addGlobal(pairs: readonly string[]): void;
   /** The pairs of an ENV or ARG, name and value by turns; returns those that the build sets. */
   add(keyword: "ENV" | "ARG", pairs: readonly string[]): string[];
-  /** The text with every variable replaced, of the file or of ARGs before FROM. */
+  /** The text without quotes and with every variable replaced, of the file or of ARGs before FROM. */
   expand(text: string, refuse: Refuse): string;
   expandGlobal(text: string, refuse: Refuse): string;
 }
 
 type Values = Map<string, string>;
 
-/** The forms that `expandVariables` replaces. */
-const VARIABLE = /\\\$|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::[-+][^{}]*)?\})/g;
+/** In what `expandVariables` takes. */
+const VARIABLE = /\\\$|\$\{?([A-Za-z_]\w*)/g;
 
 /** What docker gives an ARG of this name without a value: a build runs on the platform of its sandboxes. */
 function platformVariables(): Values {
@@ -79,14 +80,12 @@ function setValue(
 }
 
 function expandIn(values: Values, text: string, refuse: Refuse): string {
-  const missing = namesIn(text).find((name) => !values.has(name));
+  const value = toValue(text, { refuse });
+  const missing = namesIn(value).find((name) => !values.has(name));
   if (missing !== undefined) refuse(`has the variable ${missing}, whose value is not in the file`);
-  if (text.replaceAll(VARIABLE, "").includes("$")) {
-    refuse("has a variable in a form that is not supported");
-  }
-  return expandVariables(text, Object.fromEntries(values));
+  return expandVariables(value, Object.fromEntries(values));
 }
 
-function namesIn(text: string): string[] {
-  return [...text.matchAll(VARIABLE)].flatMap(([, plain, braced]) => plain ?? braced ?? []);
+function namesIn(value: string): string[] {
+  return [...value.matchAll(VARIABLE)].flatMap(([, name]) => name ?? []);
 }
