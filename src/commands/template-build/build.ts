@@ -5,26 +5,19 @@ import { readFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Service } from "../../client/service.ts";
-import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { errorText, SandboxError } from "../../common/errors.ts";
 import { oneLine } from "../../common/untrusted-text.ts";
 import { EXIT_OK, type CommandContext } from "../command.ts";
 import { requireDerivedName } from "../derived-name.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
-import { isArchive } from "./archive-content.ts";
-import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
-import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
+import { readDockerfile, type DockerfilePlan } from "./dockerfile.ts";
+import { prepareSteps, type PreparedStep } from "./prepare-steps.ts";
 import { showBuildOn } from "./show-build.ts";
 
 const EXIT_FAILED = 1;
 const POLL_MS = 250;
 const MAX_NAME_CHARACTERS = 100;
-
-/** A step that is ready to be sent, and the files that go with it. */
-interface PreparedStep {
-  readonly step: DockerfileStep;
-  readonly files: FileSet | undefined;
-}
 
 export async function buildTemplate(
   { config, log }: CommandContext,
@@ -35,13 +28,13 @@ export async function buildTemplate(
   const name = config.templateName ?? requireDerivedName(nameOf(folder));
   const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
-  const steps = await prepare(folder, plan, file);
+  const { steps, notes } = await prepareSteps(folder, plan, file);
   await using stack = new AsyncDisposableStack();
   const opened = await openLocalService(config, log, stack);
   if ("reason" in opened) {
     throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
   }
-  return await run(opened.service, { plan, steps, name, output: process.stdout }, signal);
+  return await run(opened.service, { plan, steps, notes, name, output: process.stdout }, signal);
 }
 
 async function readText(path: string): Promise<string> {
@@ -60,55 +53,16 @@ async function readText(path: string): Promise<string> {
   return bytes.toString("utf8");
 }
 
-async function prepare(
-  folder: string,
-  { steps }: DockerfilePlan,
-  file: string,
-): Promise<PreparedStep[]> {
-  const rules = await readIgnore(folder, file);
-  const prepared: PreparedStep[] = [];
-  for (const step of steps) {
-    if (step.type !== "COPY") {
-      prepared.push({ step, files: undefined });
-      continue;
-    }
-    try {
-      const files = await collectFiles(folder, step.args, rules);
-      if (step.isAdd) await refuseArchives(files);
-      prepared.push({ step, files });
-    } catch (error) {
-      const code = error instanceof SandboxError ? error.code : "failed_precondition";
-      // Such as a folder that this user may not read.
-      if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
-      throw new SandboxError(
-        code,
-        `${basename(file)}:${step.line}: ${step.isAdd ? "ADD" : "COPY"}: ${errorText(error)}`,
-        {
-          cause: error,
-        },
-      );
-    }
-  }
-  return prepared;
-}
-
-async function refuseArchives({ sources }: FileSet): Promise<void> {
-  for (const path of sources) {
-    if (!(await isArchive(path))) continue;
-    const message = `${basename(path)} is an archive, which is not unpacked: use COPY, and unpack it by RUN`;
-    throw new SandboxError("invalid_argument", message);
-  }
-}
-
 interface Job {
   readonly plan: DockerfilePlan;
   readonly steps: readonly PreparedStep[];
+  readonly notes: readonly string[];
   readonly name: string;
   readonly output: ProgressOutput;
 }
 
 async function run({ control }: Service, job: Job, signal: AbortSignal): Promise<number> {
-  const { plan, steps, name, output } = job;
+  const { plan, steps, notes, name, output } = job;
   const { templateID, buildID } = await control.requestBuild({ name }, signal);
   for (const { files } of steps) {
     if (files === undefined) continue;
@@ -134,7 +88,7 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
     },
     signal,
   );
-  for (const note of plan.notes) output.write(`${note}\n`);
+  for (const note of notes) output.write(`${note}\n`);
   using shown = showBuildOn(output, { name, steps: steps.length });
   let offset = 0;
   for (;;) {

@@ -16,6 +16,7 @@ const MAX_FILES = 200_000;
 
 export interface FileSet {
   readonly hash: string;
+  readonly isEmpty: boolean;
   /** Of the archive. */
   readonly bytes: number;
   /** Paths of the files that the source itself names. */
@@ -42,8 +43,9 @@ export async function readIgnore(folder: string, dockerfile: string): Promise<Ig
 }
 
 /**
+ * Of a pattern that matches nothing an empty set: in docker such a source is left out.
  * @throws SandboxError invalid_argument for a source outside the folder, also by a link, and for a
- * name that is not UTF-8; not_found for a source that matches nothing.
+ * name that is not UTF-8; not_found for another source that is not there.
  */
 export async function collectFiles(
   given: string,
@@ -64,7 +66,8 @@ export async function collectFiles(
     names.add(name);
     await add(state, rules.isIgnored(name) ? name : await followLink(folder, name), name);
   }
-  if (found.size === 0) {
+  const hasWildcards = /[*?[]/.test(source.replaceAll(/\\./gs, ""));
+  if (found.size === 0 && !hasWildcards) {
     throw new SandboxError("not_found", `${named} matches no file that is not ignored`);
   }
   const files = [...found.values()].toSorted((left, right) => (left.path < right.path ? -1 : 1));
@@ -80,6 +83,7 @@ export async function collectFiles(
   const sources = own.map(({ from }) => join(folder, from));
   return {
     hash: hash.digest("hex"),
+    isEmpty: files.length === 0,
     bytes,
     sources,
     open: () => Readable.from(pack(folder, files)),
