@@ -71,7 +71,7 @@ async function refuse(home: string): Promise<never> {
 }
 
 async function describeTime(home: string): Promise<string> {
-  const size = "1.5 GB";
+  const size = "1.8 GB";
   const lastMs = await readBuildTime(home, INTERPRETER_TEMPLATE);
   if (lastMs !== undefined) {
     return `(its last build on this machine took ${inSeconds(lastMs)}; ${size})`;

@@ -9,6 +9,8 @@ import sys
 
 # What data work imports anyway; imported before a caller waits for it.
 EARLY_MODULES = ("numpy", "pandas", "matplotlib.pyplot")
+# A caller may have modules of these names.
+OWN_MODULES = ("cell_channel", "charts", "figure_fonts", "forms", "frames", "kernel_shortcuts")
 
 
 def main():
@@ -18,19 +20,20 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     # The caller's modules are found in the working directory, not beside this file.
     import cell_channel
+    import figure_fonts
     import forms
     import kernel_shortcuts
 
-    # A caller may have modules of these names.
-    for name in ("cell_channel", "charts", "forms", "frames", "kernel_shortcuts"):
+    for name in OWN_MODULES:
         sys.modules.pop(name, None)
     sys.path[:] = [""] + [path for path in sys.path if path != folder]
     sys.argv[1:] = []
     kernel_shortcuts.take_shortcuts()
-    start(connection_file, cell_channel.CellChannel(descriptor), forms.register)
+    channel = cell_channel.CellChannel(descriptor)
+    start(connection_file, channel, forms.register, figure_fonts.add_fallbacks)
 
 
-def start(connection_file, channel, register):
+def start(connection_file, channel, register, add_fonts):
     from ipykernel.kernelapp import IPKernelApp
     from IPython.core import page
     from tornado.ioloop import IOLoop
@@ -50,6 +53,7 @@ def start(connection_file, channel, register):
         except ImportError:
             # A template of somebody's own may lack it.
             continue
+    add_fonts()
     channel.start(IOLoop.current().asyncio_loop, cell_runner(app.kernel, channel))
     channel.tell("ready")
     app.start()

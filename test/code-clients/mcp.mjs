@@ -107,8 +107,20 @@ assert.match(
 );
 await run("v = 1", { context: "other" });
 assert.match((await run("v + 1", { context: "other" })).text, /2/);
-// Plotly shows no chart without it.
-assert.match((await run("import nbformat; nbformat.version_info >= (4, 2)")).text, /True/);
+// A style and a font that is not there, of which one line tells, with text in scripts of East Asia.
+const scripts = await run(`import seaborn; seaborn.set_theme()
+plt.rcParams["font.sans-serif"] = ["SimHei"]
+plt.figure(); plt.title("汉字 日本語 한국어 😀"); plt.xlabel("销售额"); plt.show()`);
+assert.equal(scripts.images.length, 1, scripts.text);
+assert.doesNotMatch(scripts.text, /missing from current font/);
+assert.equal(scripts.text.match(/^findfont: .*SimHei/gm)?.length, 1, scripts.text);
+const chart = await run("import plotly.express as px; px.bar(x=['a', 'b'], y=[3, 4])");
+assert.match(chart.text, /\[html: \/tmp\/run_code\/\S+\.html\]/);
+const imported =
+  await run(`import aiohttp, bs4, docx, imageio, networkx, openpyxl, pypdf, pytest, scipy
+import sklearn, statsmodels.api, sympy, tqdm, xarray, xlrd
+print(pd.DataFrame({"a": [1]}).to_markdown())`);
+assert.match(imported.text, /\|---:\|----:\|/);
 assert.match((await run("'v' in globals()")).text, /False/);
 assert.match((await run("const t: number = 41; t + 1", { language: "typescript" })).text, /42/);
 assert.match((await run("echo $((6 * 7))", { language: "bash" })).text, /42/);
