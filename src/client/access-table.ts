@@ -1,6 +1,5 @@
 /** What the control API said about the access to sandboxes, so that no call asks for it again. */
 
-import { anySignal } from "../common/any-signal.ts";
 import type { Clock } from "../common/clock.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -46,21 +45,14 @@ export function createAccessTable(clock: Pick<Clock, "elapsed">): AccessTable {
   };
 }
 
-/**
- * Asks for a sandbox that is unknown, or whose expiry was told too long ago or has passed.
- * @throws SandboxError not_found when there is none; for an unknown one any error of the control API
- */
-export async function knowAccess(
+/** Asks again for a known sandbox whose expiry was told too long ago or has passed; never rejects. */
+export async function renewExpiry(
   sandboxId: string,
   sources: { readonly control: Control; readonly known: AccessTable; readonly nowMs: number },
-  signal: AbortSignal,
 ): Promise<void> {
   const { control, known, nowMs } = sources;
   const access = known.get(sandboxId);
-  if (access === undefined) {
-    await control.get(sandboxId, signal);
-    return;
-  }
+  if (access === undefined) return;
   const { expiresAtMs } = access;
   const isOver = expiresAtMs !== undefined && expiresAtMs <= nowMs;
   if ((known.ageMs(sandboxId) ?? 0) < (isOver ? MAX_PASSED_AGE_MS : MAX_AGE_MS)) return;
@@ -68,10 +60,10 @@ export async function knowAccess(
   // Calls beside this one do not ask, too.
   known.set(sandboxId, isOver ? without : access);
   try {
-    await control.get(sandboxId, anySignal([signal, signalAfter(LOOK_TIMEOUT_MS)]));
-  } catch (error) {
-    if (hasErrorCode(error, "not_found")) throw error;
-    known.set(sandboxId, without);
+    await control.get(sandboxId, signalAfter(LOOK_TIMEOUT_MS));
+  } catch {
+    // Of one that is gone nothing is known any more; the call itself tells.
+    if (known.get(sandboxId) !== undefined) known.set(sandboxId, without);
   }
 }
 

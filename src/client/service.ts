@@ -11,7 +11,7 @@ import {
 } from "../wire/address.ts";
 import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { signFile } from "../wire/signature.ts";
-import { createAccessTable, knowAccess, rememberAccess } from "./access-table.ts";
+import { createAccessTable, rememberAccess, renewExpiry } from "./access-table.ts";
 import type { Access, AccessSource, OnTimeout } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { startDirectConnections, type FindRun } from "./direct-connection.ts";
@@ -84,10 +84,12 @@ export interface Service extends AsyncDisposable {
   /** Unix milliseconds by the clock of the service, which can be that of another machine. */
   now(): number;
   /**
-   * A sandbox that exists, by one control call unless this service was told of it just now.
+   * A sandbox that exists, by one control call unless this service knows it already.
    * @throws SandboxError not_found when there is none, invalid_argument for a malformed id.
    */
   attach(sandboxId: string, signal: AbortSignal): Promise<Sandbox>;
+  /** Asks for the expiry again where other clients may have moved it since; never rejects. */
+  renewExpiry(sandboxId: string): Promise<void>;
   /** When the time of the sandbox is over, as the last reply said, in Unix milliseconds. */
   expiresAtMs(sandboxId: string): number | undefined;
   /** What happens then; undefined where no reply said it. */
@@ -152,7 +154,7 @@ export function createService(options: ServiceOptions): Service {
     now: () => time.now(),
     async attach(text, signal) {
       const sandboxId = parseSandboxId(text) ?? text;
-      await knowAccess(sandboxId, { control, known, nowMs: time.now() }, signal);
+      if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);
       const baseUrl = envdUrl(options, sandboxId, known.get(sandboxId)?.domain);
       const isOwnDaemon = options.socketPath !== undefined;
       return createEnvd({
@@ -162,6 +164,7 @@ export function createService(options: ServiceOptions): Service {
         isOwnDaemon,
       });
     },
+    renewExpiry: async (sandboxId) => renewExpiry(sandboxId, { control, known, nowMs: time.now() }),
     expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
     onTimeout: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.onTimeout,
     portHost(sandboxId, port) {

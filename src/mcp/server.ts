@@ -113,7 +113,10 @@ async function callTool(
   };
   try {
     const plain = sandboxId === undefined ? input : { ...input, sandbox_id: sandboxId };
-    const reply = await asOperation(`tool.${tool.name}`, () => tool.handler(plain, context));
+    const reply = await asOperation(`tool.${tool.name}`, async () => {
+      if (sandboxId !== undefined) await renewExpiry(sandboxId, context);
+      return tool.handler(plain, context);
+    });
     if (reply.error === undefined) {
       finish("ok");
       const note = noteFor(context, sandboxId ?? madeBy(reply));
@@ -127,6 +130,14 @@ async function callTool(
     finish(failure.code === "canceled" ? "canceled" : "error", failure);
     const explained = await explain(failure, sandboxId, context);
     return errorReply(explained, { note: noteFor(context, sandboxId) });
+  }
+}
+
+async function renewExpiry(sandboxId: string, context: ToolContext): Promise<void> {
+  try {
+    await context.service.renewExpiry(sandboxId);
+  } catch {
+    // The service is not open yet: no expiry is known, and the tool waits for it.
   }
 }
 

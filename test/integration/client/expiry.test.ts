@@ -54,19 +54,21 @@ test.for([
   const { service, clock, recorder } = started;
   await service.control.create({ templateID: "base", timeout: 300 }, signal);
   await clock.advance(passedMs);
-  await service.attach("i1", signal);
+  await service.renewExpiry("i1");
   expect(service.expiresAtMs("i1")).toBe(known);
-  await service.attach("i1", signal);
+  await service.renewExpiry("i1");
   expect(recorder.requests.filter(({ method }) => method === "GET")).toHaveLength(asks);
 });
 
-test("a sandbox that is gone by then is not found before a call", async () => {
+test("nothing is asked of a sandbox that is gone by then, or unknown", async () => {
   await using started = await startService(({ method }, response) => {
     if (method === "GET") answerJson(response, 404, { body: { code: 404, message: "no" } });
     else answerJson(response, 201, { body: SANDBOX });
   });
-  const { service, clock } = started;
+  const { service, clock, recorder } = started;
   await service.control.create({ templateID: "base", timeout: 300 }, signal);
   await clock.advance(10_000);
-  await expect(service.attach("i1", signal)).rejects.toMatchObject({ code: "not_found" });
+  for (const id of ["i1", "i1", "i2"]) await service.renewExpiry(id);
+  expect(service.expiresAtMs("i1")).toBe(undefined);
+  expect(recorder.requests.map(({ method }) => method)).toEqual(["POST", "GET"]);
 });

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { listedOutput } from "../../../src/mcp/tool.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 
@@ -77,6 +78,27 @@ test("a sandbox that is paused at its timeout is not said to end", async () => {
   await using other = createService({ url, socketPath, apiKey });
   await other.control.get(id, new AbortController().signal);
   expect(other.onTimeout(id)).toBe("pause");
+});
+
+test("an expiry that another client moved is told within ten seconds, whichever tool is called", async () => {
+  const clock = createFakeClock();
+  await using world = await startMcpWorld(clock);
+  const { fields } = await world.call("create_sandbox", { timeout_seconds: 3_600 });
+  const id = String(fields["sandbox_id"]);
+  const untold: string[] = [];
+  for (const tool of ["get_logs", "get_metrics", "list_processes", "get_sandbox_url"]) {
+    const path = `/sandboxes/${id}/timeout`;
+    await world.test.call({ method: "POST", path, body: { timeout: 110 } });
+    await clock.advance(10_000);
+    const port = tool === "get_sandbox_url" ? { port: 80 } : {};
+    const { text } = await world.call(tool, { sandbox_id: id, ...port });
+    if (!text.includes("ends in 100s")) untold.push(tool);
+    await world.test.call({ method: "POST", path, body: { timeout: 3_600 } });
+    await clock.advance(10_000);
+    const later = await world.call(tool, { sandbox_id: id, ...port });
+    if (later.text.includes("ends in")) untold.push(tool);
+  }
+  expect(untold).toEqual([]);
 });
 
 test("with more time nothing is said, nor of a paused sandbox", async () => {
