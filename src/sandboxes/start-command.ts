@@ -107,12 +107,10 @@ async function startAndWait(
   const events = openShell(daemon, commands.startCommand, terms);
   // Its first event says that it has started.
   await events.next();
-  const ended = readToEnd(events, terms).then((exitCode) => {
+  const ended = readToEnd(events, terms).then(({ exitCode, status }) => {
     if (exitCode === 0) return;
-    throw new SandboxError(
-      "unavailable",
-      `the template's start command ended with exit code ${exitCode}`,
-    );
+    const how = exitCode > 0 ? `exit code ${exitCode}` : status;
+    throw new SandboxError("unavailable", `the template's start command ended with ${how}`);
   });
   const ready = awaitReady(daemon, commands, terms);
   // Both end with the signal; the outcome of the later one is not used.
@@ -146,18 +144,23 @@ function openShell(
 }
 
 async function runShell(daemon: DaemonClient, command: string, terms: StartTerms): Promise<number> {
-  return readToEnd(openShell(daemon, command, terms), terms);
+  return (await readToEnd(openShell(daemon, command, terms), terms)).exitCode;
 }
 
-/** The exit code. */
+interface Ended {
+  readonly exitCode: number;
+  /** Such as `signal: killed`. */
+  readonly status: string;
+}
+
 async function readToEnd(
   events: AsyncGenerator<ProcessEvent, void>,
   { onOutput }: StartTerms,
-): Promise<number> {
-  let exitCode = -1;
+): Promise<Ended> {
+  let ended: Ended = { exitCode: -1, status: "no exit code" };
   for await (const event of events) {
     if (event.type === "data") onOutput?.(event.bytes);
-    if (event.type === "end") ({ exitCode } = event);
+    if (event.type === "end") ended = event;
   }
-  return exitCode;
+  return ended;
 }

@@ -132,6 +132,12 @@ async function sendArchive({ daemon, signal }: StepIo, path: string, target: str
   await daemon.sendFile(target, content, { user: "root", signal, isGzip });
 }
 
+/**
+ * Makes 128 + n of the end by a signal, as shells do. Of the daemon's own child it would be -1, or 0 for a
+ * real-time signal, which Node does not report. The level is that of a shell without one around it.
+ */
+const AROUND = 'SHLVL=0 /bin/bash "$@"; exit "$?"';
+
 interface BashCall {
   readonly args: readonly string[];
   readonly user: string;
@@ -182,7 +188,8 @@ interface Outcome {
 }
 
 async function followBash({ daemon, signal, lines }: StepIo, call: BashCall): Promise<Outcome> {
-  const request = { cmd: "/bin/bash", args: call.args, cwd: call.cwd, env: {}, hasStdin: false };
+  const args = ["-c", AROUND, "sh", ...call.args];
+  const request = { cmd: "/bin/sh", args, cwd: call.cwd, env: {}, hasStdin: false };
   const options = { user: call.user, signal, timeoutMs: STEP_LIMIT_MS };
   let output = "";
   let exitCode = 0;

@@ -1,0 +1,43 @@
+/** A step of a build that a signal ends has failed, whatever the signal. */
+
+import { connect } from "node:net";
+import { expect, test } from "vitest";
+import { openDaemonClient } from "../../src/client/daemon-client.ts";
+import { runStep } from "../../src/sandboxes/template-builds/run-step.ts";
+import { startTestDaemon } from "../support/envd.ts";
+
+async function run(command: string) {
+  await using daemon = await startTestDaemon();
+  await using client = openDaemonClient({
+    sandboxId: "i1",
+    token: undefined,
+    dial: async () => connect(daemon.publicSocket),
+  });
+  const output: Uint8Array[] = [];
+  const lines = {
+    write: (_stream: string, bytes: Uint8Array) => void output.push(bytes),
+    end: () => undefined,
+  };
+  const signal = AbortSignal.timeout(10_000);
+  const io = { daemon: client, signal, lines, findFiles: async () => undefined };
+  const state = { user: "root", workdir: "/", environment: {} };
+  await runStep({ type: "RUN", args: [command], filesHash: "", force: false }, state, io);
+  return Buffer.concat(output).toString();
+}
+
+test.for([
+  { command: "kill -TERM $$", code: 143 },
+  { command: "kill -KILL $$", code: 137 },
+  { command: "kill -34 $$", code: 162 },
+  { command: "exec bash -c 'kill -64 $$'", code: 192 },
+  { command: "exit 3", code: 3 },
+])("$command → exit code $code", async ({ command, code }) => {
+  await expect(run(command)).rejects.toThrow(
+    `command ${JSON.stringify(command)} failed with exit code ${code}`,
+  );
+});
+
+test("a step finds its shell as if nothing was around it", async () => {
+  const script = 'echo "$0 $# $SHLVL"; shopt -q login_shell && echo login; cat; exit 0';
+  expect(await run(script)).toBe("/bin/bash 0 1\nlogin\n");
+});
