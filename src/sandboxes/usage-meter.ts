@@ -192,6 +192,10 @@ function percentOf(
 }
 
 function add({ recent, old }: History, sample: Sample): void {
+  // After a pause of days they would be told with the new ones, in the long steps of such a range.
+  for (const samples of [old, recent]) {
+    while (Math.abs(sample.atMs - (samples[0]?.atMs ?? sample.atMs)) > DAY_MS) samples.shift();
+  }
   recent.push(sample);
   if (recent.length <= MAX_RECENT) return;
   const leaving = recent.shift();

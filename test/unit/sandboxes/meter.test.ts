@@ -94,3 +94,20 @@ test("old samples thin out, and long ranges are told in long steps", async () =>
   expect(meter.read("ia", ALL)).toEqual([]);
   await meter[Symbol.asyncDispose]();
 });
+
+test("after a pause of days, what was used before is not told with what is used now", async () => {
+  const { clock, meter, entry } = setUp();
+  meter.note();
+  await clock.advance(2 * HOUR);
+  Object.assign(entry, { run: undefined });
+  await clock.advance(8 * 24 * HOUR);
+  // Until then it is all that there is.
+  expect(meter.read("ia", ALL).length).toBeGreaterThan(100);
+  const resumedAtMs = clock.now();
+  Object.assign(entry, { run: {} });
+  meter.note();
+  await clock.advance(600 * SECOND);
+  const told = meter.read("ia", ALL).map(({ atMs }) => atMs - resumedAtMs);
+  expect(told).toEqual(Array.from({ length: 121 }, (_, index) => 5 * index * SECOND));
+  await meter[Symbol.asyncDispose]();
+});
