@@ -95,11 +95,14 @@ export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMet
     },
     async handle(request, response) {
       if (keys.teamOf(credentialOf(request)) !== team) {
-        sendJson(response, 401, { body: { code: 401, message: MESSAGES.keyUnknown } });
+        const message = `the metrics need a key of the team ${team}`;
+        const headers = { "www-authenticate": "Bearer" };
+        sendJson(response, 401, { body: { code: 401, message }, headers });
         return;
       }
       if (request.method !== "GET") {
-        sendJson(response, 405, { body: { code: 405, message: MESSAGES.methodUnknown } });
+        const body = { code: 405, message: MESSAGES.methodUnknown };
+        sendJson(response, 405, { body, headers: { allow: "GET" } });
         return;
       }
       response.writeHead(200, { "content-type": CONTENT_TYPE, "cache-control": "no-store" });

@@ -80,7 +80,19 @@ test("only keys of the team that runs the service are told", async () => {
   };
   expect([await bearer(apiKey), await bearer(others)]).toEqual([200, 401]);
   const post = await service.call({ method: "POST", path: PATH });
-  expect(post.status).toBe(405);
+  expect([post.status, post.headers["allow"]]).toEqual([405, "GET"]);
+});
+
+test("a refusal names the key that is needed", async () => {
+  const holder = { name: "x", team: "others" };
+  const others = createKey(service.embedded.store, createSystemClock(), holder).key;
+  const refusalOf = async (key: string) => {
+    const { headers, body } = await service.call({ path: PATH, headers: { "x-api-key": key } });
+    return { scheme: headers["www-authenticate"], body };
+  };
+  const body = { code: 401, message: "the metrics need a key of the team local" };
+  expect(await refusalOf("")).toEqual({ scheme: "Bearer", body });
+  expect(await refusalOf(others)).toEqual({ scheme: "Bearer", body });
 });
 
 test("without the flag there is no such path", async () => {
