@@ -171,6 +171,13 @@ describe.skipIf(reason !== "")(`the chart ${reason}`, () => {
     ["networkPolicy.enabled=maybe", /networkPolicy/],
     ["volumes.accessMode=Any", /accessMode/],
     ["snapshots.registy=a", /registy/],
+    ["replicas=null", /replicas/],
+    ["memoryMb=null", /memoryMb/],
+    ["domain=null", /domain/],
+    ["networkPolicy.enabled=null", /enabled/],
+    ["networkPolicy.denied=null", /missing property 'denied'/],
+    ["volumes.accessMode=null", /accessMode/],
+    ["volumes=null", /missing property 'volumes'/],
   ] as const)("%s is refused by its name", ([values, pattern]) => {
     expect(() => render(toSets([values]))).toThrow(pattern);
   });
