@@ -64,7 +64,6 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 /** Packages and modules that only these rooms may use. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   zod: ["common"],
-  "dockerfile-ast": ["commands"],
   yaml: ["commands"],
   pino: ["common"],
   "@bufbuild/protobuf": ["gen", "rpc", "client", "envd"],

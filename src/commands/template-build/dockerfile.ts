@@ -1,13 +1,12 @@
 /** From a Dockerfile to the steps of a build; what has no place in a build is refused by its line. */
 
-import { DockerfileParser, type Instruction } from "dockerfile-ast";
 import { SandboxError } from "../../common/errors.ts";
-import { tryParseJson } from "../../common/json.ts";
 import { ownArchitecture } from "../../images/layout.ts";
 import { MODE_PATTERN, OWNER_PATTERN } from "../../sandboxes/template-builds/step-patterns.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
-import { readFlags, readShell, splitDocuments, withDocuments, type Refuse } from "./run-command.ts";
+import { readInstructions, readList, type InstructionText } from "./instructions.ts";
+import { readFlags, readShell, withDocuments, type Refuse } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -42,20 +41,12 @@ const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
  * @throws SandboxError invalid_argument with name and line of what is not supported.
  */
 export function readDockerfile(text: string, name: string): DockerfilePlan {
-  const lines = text.split(/\r?\n/);
-  const dockerfile = DockerfileParser.parse(lines.map(withoutEscapedEnd).join("\n"));
-  if (dockerfile.getEscapeCharacter() !== "\\") {
-    throw new SandboxError(
-      "invalid_argument",
-      `${name}: another escape character than \\ is not supported`,
-    );
-  }
-  const reader = createReader(lines, name);
-  for (const instruction of dockerfile.getInstructions()) reader.take(instruction);
+  const reader = createReader(name);
+  for (const instruction of readInstructions(text, name)) reader.take(instruction);
   return reader.end();
 }
 
-function createReader(lines: readonly string[], name: string) {
+function createReader(name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
@@ -67,13 +58,11 @@ function createReader(lines: readonly string[], name: string) {
     { type: "WORKDIR", args: ["/"], line: 0 },
   ];
 
-  function take(instruction: Instruction): void {
-    const keyword = instruction.getKeyword();
-    const line = instruction.getRange().start.line + 1;
+  function take(instruction: InstructionText): void {
+    const { keyword, line, content } = instruction;
     const refuse = (fault: string): never => {
       throw new SandboxError("invalid_argument", `${name}:${line}: ${keyword} ${fault}`);
     };
-    const content = contentOf(linesOf(lines, instruction));
     const add = (type: DockerfileStep["type"], args: readonly string[], isAdd = false) =>
       void steps.push({ type, args, line, ...(isAdd && { isAdd }) });
     if (base === undefined && keyword !== "FROM" && keyword !== "ARG") refuse("comes before FROM");
@@ -83,13 +72,14 @@ function createReader(lines: readonly string[], name: string) {
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
-        for (const args of readRun({ lines, instruction, shell, refuse })) add("RUN", args);
+        for (const args of readRun({ instruction, shell, refuse })) add("RUN", args);
         return;
       case "SHELL":
         shell = readShell(readList(content) ?? []) ?? refuse("of another shell is not supported");
         return;
       case "COPY":
       case "ADD":
+        if (instruction.documents.length > 0) refuse("with a here-document is not supported");
         for (const args of readCopy({ content, variables, refuse }))
           add("COPY", args, keyword === "ADD");
         return;
@@ -148,41 +138,19 @@ function toStart(entrypoint: Command | undefined, command: Command | undefined) 
   return `${entrypoint.text} ${words}`;
 }
 
-/**
- * What stands behind the keyword, in one line of a shell: comments and empty lines between its lines
- * do not end it.
- */
-function contentOf([first = "", ...others]: readonly string[]): string {
-  const kept = [first, ...others.filter((line) => !/^\s*(?:#|$)/.test(line))];
-  const whole = kept.join("\n").replaceAll(/(?<!\\)\\[ \t]*(?:\n|$)/g, "");
-  return whole.trim().replace(/^\w+\s*/, "");
-}
-
-/** Several backslashes at the end of a line continue it for the parser, but not for docker. */
-function withoutEscapedEnd(line: string): string {
-  return line.replace(/\\{2,}[ \t]*$/, (end) => "_".repeat(end.length));
-}
-
-function linesOf(lines: readonly string[], instruction: Instruction): readonly string[] {
-  const { start, end } = instruction.getRange();
-  return lines.slice(start.line, end.line + 1);
-}
-
 interface RunText {
-  readonly lines: readonly string[];
-  readonly instruction: Instruction;
+  readonly instruction: InstructionText;
   /** What comes before a command that is a text. */
   readonly shell: string;
   readonly refuse: Refuse;
 }
 
 /** The arguments of its steps. */
-function readRun({ lines, instruction, shell, refuse }: RunText): string[][] {
-  const parts = splitDocuments(lines, instruction, refuse);
-  const content = contentOf(parts?.command ?? linesOf(lines, instruction));
+function readRun({ instruction, shell, refuse }: RunText): string[][] {
+  const { content, documents } = instruction;
   const { command, preparation } = readFlags(content, refuse);
   const text =
-    parts === undefined ? toShell(command) : withDocuments(command, parts.documents, refuse);
+    documents.length === 0 ? toShell(command) : withDocuments(command, documents, refuse);
   if (text === "") refuse("has no command");
   const main = [readList(command) === undefined ? `${shell}${text}` : text];
   return preparation === "" ? [main] : [[preparation, "root"], main];
@@ -211,13 +179,6 @@ function quote(word: string): string {
   return `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-function readList(content: string): string[] | undefined {
-  if (!content.startsWith("[")) return undefined;
-  const list = tryParseJson(content);
-  const isList = Array.isArray(list) && list.every((word) => typeof word === "string");
-  return isList ? list : undefined;
-}
-
 interface CopyText {
   readonly content: string;
   readonly variables: FileVariables;
@@ -228,7 +189,6 @@ function readCopy({ content, variables, refuse }: CopyText): string[][] {
   const [leading = ""] = /^(?:--\S*\s+)*/.exec(content) ?? [];
   const rest = content.slice(leading.length);
   const words = rest.split(/\s+/);
-  if (words.some((word) => word.startsWith("<<"))) refuse("with a here-document is not supported");
   const flags = new Map<string, string>();
   for (const flag of leading.split(/\s+/).filter((word) => word !== "")) {
     const [name = "", value = ""] = flag.slice(2).split("=");

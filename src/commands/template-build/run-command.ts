@@ -1,14 +1,12 @@
 /** RUN as a command of a shell: flags that change nothing of its outcome, and here-documents. */
 
-import { Run, type Instruction } from "dockerfile-ast";
+import { readDocumentHead, type HereDocument } from "./instructions.ts";
 
 export type Refuse = (fault: string) => never;
 
 const FLAG = /^--(?<name>[\w-]+)(?:=(?<value>\S*))?(?:\s+|$)/;
 /** Mounts that a command can do without, if their directories are there: a cache is empty at first, too. */
 const SPARE_MOUNTS: ReadonlySet<string> = new Set(["cache", "tmpfs"]);
-/** The document is the whole command. */
-const SCRIPT = /^<<-?\s*(["']?)\w+\1$/;
 
 /** A command without its flags, and what makes the directories of its mounts, as root. */
 export interface FlaggedCommand {
@@ -47,44 +45,22 @@ function makeMountPoint(options: string, refuse: Refuse): string {
   return ["mkdir -p --", ...changes].map((change) => `${change} ${place}`).join(" && ");
 }
 
-/** The lines of the command itself, and those of its here-documents with the words that end them. */
-interface RunLines {
-  readonly command: readonly string[];
-  readonly documents: readonly string[];
-}
-
-/** Undefined for an instruction without here-documents. */
-export function splitDocuments(
-  lines: readonly string[],
-  instruction: Instruction,
-  refuse: Refuse,
-): RunLines | undefined {
-  const documents = instruction instanceof Run ? instruction.getHeredocs() : [];
-  const [first] = documents;
-  if (first === undefined) return undefined;
-  // Null where the file ends first.
-  const ends = documents.map((document) => document.getDelimiterRange());
-  if (ends.includes(null)) refuse(`has a here-document ${first.getName()} that does not end`);
-  const { start, end } = instruction.getRange();
-  const firstLine = first.getContentRange()?.start.line ?? ends[0]?.start.line ?? end.line;
-  return {
-    command: lines.slice(start.line, firstLine),
-    documents: lines.slice(firstLine, end.line + 1),
-  };
-}
-
 /** What a shell is given: a document that stands alone is a script, any other one is input. */
 export function withDocuments(
   command: string,
-  documents: readonly string[],
+  documents: readonly HereDocument[],
   refuse: Refuse,
 ): string {
-  if (!SCRIPT.test(command)) return [command, ...documents, ""].join("\n");
-  const script = documents.slice(0, -1);
+  if (readDocumentHead(command) === undefined) {
+    const inputs = documents.flatMap(({ name, lines }) => [...lines, name]);
+    return [command, ...inputs, ""].join("\n");
+  }
+  const script = documents.flatMap(({ lines, isIndented }) =>
+    isIndented ? lines.map((line) => line.replace(/^\t+/, "")) : lines,
+  );
   if (script[0]?.startsWith("#!"))
     refuse("with a here-document of another program: name it before");
-  const isIndented = command.startsWith("<<-");
-  return script.map((line) => (isIndented ? line.replace(/^\t+/, "") : line)).join("\n");
+  return script.join("\n");
 }
 
 /** Each RUN has a bash already: of another one its options alone matter. */
