@@ -17,8 +17,14 @@ const PARAMETER = /\$(?:\d+|[@*#?$!-])/y;
 /** A quoted text, an escaped character, or any other one. */
 const WORD_PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s]/suy;
 
-/** Name and value by turns. An ARG without a value has an empty one. */
-export function readEnvWords(keyword: "ENV" | "ARG", content: string, reader: EnvReader): string[] {
+/** An ARG may have no value, which is another one than an empty one. */
+export type EnvPair = readonly [name: string, value: string | undefined];
+
+export function readEnvWords(
+  keyword: "ENV" | "ARG",
+  content: string,
+  reader: EnvReader,
+): EnvPair[] {
   const words = splitWords(content);
   const [first = ""] = words;
   if (first === "") reader.refuse("needs a name and a value");
@@ -26,13 +32,13 @@ export function readEnvWords(keyword: "ENV" | "ARG", content: string, reader: En
   if (keyword === "ENV" && !first.includes("=")) {
     const [, name = "", rest = ""] = /^(\S+)\s*(.*)$/s.exec(content) ?? [];
     if (rest === "") reader.refuse("needs a name and a value");
-    return [requireName(name, reader), toValue(rest, reader)];
+    return [[requireName(name, reader), toValue(rest, reader)]];
   }
-  return words.flatMap((word) => {
+  return words.map((word) => {
     const at = word.indexOf("=");
     if (at === -1 && keyword === "ENV") reader.refuse(`needs a value for ${JSON.stringify(word)}`);
-    const [name, value] = at === -1 ? [word, ""] : [word.slice(0, at), word.slice(at + 1)];
-    return [requireName(name, reader), toValue(value, reader)];
+    if (at === -1) return [requireName(word, reader), undefined];
+    return [requireName(word.slice(0, at), reader), toValue(word.slice(at + 1), reader)];
   });
 }
 

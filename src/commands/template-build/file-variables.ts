@@ -5,14 +5,14 @@
 
 import { ownArchitecture } from "../../images/layout.ts";
 import { expandVariables } from "../../sandboxes/template-builds/expand.ts";
-import { toValue } from "./env-words.ts";
+import { toValue, type EnvPair } from "./env-words.ts";
 import type { Refuse } from "./run-command.ts";
 
 export interface FileVariables {
   /** The pairs of an ARG before FROM, which are for the image and for ARGs without a value. */
-  addGlobal(pairs: readonly string[]): void;
-  /** The pairs of an ENV or ARG, name and value by turns; returns those that the build sets. */
-  add(keyword: "ENV" | "ARG", pairs: readonly string[]): string[];
+  addGlobal(pairs: readonly EnvPair[]): void;
+  /** The pairs of an ENV or ARG; returns those that the build sets, name and value by turns. */
+  add(keyword: "ENV" | "ARG", pairs: readonly EnvPair[]): string[];
   /** The text without quotes and with every variable replaced, of the file or of ARGs before FROM. */
   expand(text: string, refuse: Refuse): string;
   expandGlobal(text: string, refuse: Refuse): string;
@@ -42,17 +42,24 @@ export function createFileVariables(): FileVariables {
   return {
     addGlobal: (pairs) => {
       const target = { values: globals, known: globals };
-      for (const [name, value] of toPairs(pairs)) setValue(target, name, value);
+      for (const [name, value] of pairs) {
+        // One of the platform keeps its value.
+        if (value !== undefined || !globals.has(name)) setValue(target, name, value ?? "");
+      }
     },
     add(keyword, pairs) {
       // As in the service, a value sees no other one of its instruction.
       const known = new Map(values);
-      return toPairs(pairs).flatMap(([name, given]) => {
+      return pairs.flatMap(([name, given]) => {
         // As in docker, ENV stands above ARG, wherever it is.
         if (keyword === "ARG" && ofEnv.has(name)) return [];
         if (keyword === "ENV") ofEnv.add(name);
-        const inherited = keyword === "ARG" && given === "" ? globals.get(name) : undefined;
-        const value = inherited?.replaceAll("$", String.raw`\$`) ?? given;
+        const value = given ?? globals.get(name)?.replaceAll("$", String.raw`\$`);
+        if (value === undefined) {
+          // The one that it has already, or that of the image, stays.
+          if (!values.has(name)) values.set(name, "");
+          return [];
+        }
         setValue({ values, known }, name, value);
         return [name, value];
       });
@@ -60,12 +67,6 @@ export function createFileVariables(): FileVariables {
     expand: (text, refuse) => expandIn(values, text, refuse),
     expandGlobal: (text, refuse) => expandIn(globals, text, refuse),
   };
-}
-
-function toPairs(words: readonly string[]): (readonly [name: string, value: string])[] {
-  return words.flatMap((name, index) =>
-    index % 2 === 0 ? [[name, words[index + 1] ?? ""] as const] : [],
-  );
 }
 
 /** One that depends on a variable of the image has no value here. */

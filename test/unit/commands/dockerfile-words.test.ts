@@ -65,3 +65,45 @@ test("a value that words make too long is refused", () => {
   const long = "x".repeat(1_000);
   expect(() => expandVariables("${A:-$L}".repeat(99), { L: long })).toThrow("at most 98304");
 });
+
+test.for([
+  // Neither what the image has nor what the file has is lost.
+  ["ARG A", "/x", []],
+  ["ARG A=1\nARG A", "/x1", [["A", "1"]]],
+  [
+    "ARG A=1\nARG A=",
+    "/x",
+    [
+      ["A", "1"],
+      ["A", ""],
+    ],
+  ],
+  [
+    "ARG A=3\nARG A G",
+    "/x3",
+    [
+      ["A", "3"],
+      ["G", "2"],
+    ],
+  ],
+  [
+    "ARG A=3\nARG A G=",
+    "/x3",
+    [
+      ["A", "3"],
+      ["G", ""],
+    ],
+  ],
+] as const)("of %j the folder is %s and steps set %j", ([lines, folder, pairs]) => {
+  const text = `ARG G=2\nFROM a\n${lines}\nWORKDIR /x$A`;
+  const { steps } = readDockerfile(text, "Dockerfile");
+  const own = steps.filter(({ line }) => line > 0);
+  expect(own.filter(({ type }) => type === "ENV").map(({ args }) => args)).toEqual(pairs);
+  expect(own.at(-1)?.args).toEqual([folder]);
+});
+
+test("an ARG of the platform before FROM keeps its value", () => {
+  const text = "ARG BUILDPLATFORM TARGETARCH\nFROM --platform=$BUILDPLATFORM a:$TARGETARCH";
+  const own = process.arch === "x64" ? "amd64" : process.arch;
+  expect(readDockerfile(text, "Dockerfile").base).toBe(`a:${own}`);
+});
