@@ -64,7 +64,7 @@ esac
 find -P "$@" -type f '(' -perm -4000 -o -perm -2000 ')' -exec bash -ec '
   mode=$(stat -c %a -- "$2"); chown -- "$1" "$2"; chmod -- "$mode" "$2"
 ' bash "$owner" {} ';' -o -exec chown -h -- "$owner" {} +
-[ -z "$mode" ] || find -P "$@" -type f -exec chmod -- "$mode" {} +
+[ -z "$mode" ] || find -P "$@" -depth ! -type l -exec chmod -- "$mode" {} +
 into() {
   [ ! -d "$1" ] || return 0
   mkdir -p -- "$1"

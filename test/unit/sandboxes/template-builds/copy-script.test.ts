@@ -117,7 +117,14 @@ async function busyboxPath(folder: string, applets = APPLETS): Promise<string> {
 
 const directory = (path: string): TarItem => ({ path, type: "5", mode: 0o750 });
 
-test.for(["GNU", "busybox"])("folders that are there keep their metadata: %s", async (kind) => {
+test.for([
+  ["GNU", "", [0o750, 0o644]],
+  ["busybox", "", [0o750, 0o644]],
+  // As in docker, a mode is that of folders, too.
+  ["GNU", "700", [0o700, 0o700]],
+  ["busybox", "700", [0o700, 0o700]],
+] as const)("folders that are there keep their metadata: %s, mode %j", async (given) => {
+  const [kind, mode, copied] = given;
   await using folder = await makeTempFolder();
   const archive = join(folder.path, "archive.tar");
   const target = join(folder.path, "target");
@@ -130,14 +137,14 @@ test.for(["GNU", "busybox"])("folders that are there keep their metadata: %s", a
   await chmod(join(target, "old"), 0o711);
   const PATH = kind === "GNU" ? process.env["PATH"] : await busyboxPath(folder.path);
   const owner = `${process.getuid?.()}:${process.getgid?.()}`;
-  await run("/bin/bash", ["-c", COPY_SCRIPT, "copy", archive, "d", target, owner, ""], {
+  await run("/bin/bash", ["-c", COPY_SCRIPT, "copy", archive, "d", target, owner, mode], {
     env: { PATH },
   });
   const modes: number[] = [];
   for (const path of ["", "old", "old/new", "old/new/f"]) {
     modes.push((await stat(join(target, path))).mode & 0o7777);
   }
-  expect(modes).toEqual([0o1777, 0o711, 0o750, 0o644]);
+  expect(modes).toEqual([0o1777, 0o711, ...copied]);
 });
 
 test("what an image lacks for a copy is named", async () => {
