@@ -27,7 +27,8 @@ folder, root = ask["folder"], os.path.dirname(ask["folder"])
 os.makedirs(folder, 0o700)
 record = {"pictures": [], "files": 0, "error": None, "count": None, "note": None}
 PORT = 49999
-PARTS = {"png": "png", "jpeg": "jpg", "svg": "svg", "pdf": "pdf", "html": "html"}
+PARTS = {"png": "png", "jpeg": "jpg", "gif": "gif", "webp": "webp", "svg": "svg", "pdf": "pdf", "html": "html"}
+PICTURES = ("png", "jpeg", "gif", "webp")
 # What is longer becomes a file.
 MAX_HTML_CHARACTERS = 4000
 
@@ -152,7 +153,7 @@ def keep(form, value):
         print(f"[{form}: not kept: it is no text]")
         return None
     import binascii
-    is_text = form not in ("png", "jpeg", "pdf")
+    is_text = form not in (*PICTURES, "pdf")
     try:
         with open(path, "wb") as file:
             file.write(value.encode("utf8", "replace") if is_text else binascii.a2b_base64(value))
@@ -171,7 +172,10 @@ def text_forms(line):
 
 def show(line):
     "A result as text; what is no text becomes a file."
-    pictures = [form for form in ("png", "jpeg") if line.get(form)]
+    extra = line.get("extra")
+    extra = extra if isinstance(extra, dict) else {}
+    line = {**line, "gif": extra.get("image/gif"), "webp": extra.get("image/webp")}
+    pictures = [form for form in PICTURES if line.get(form)]
     if record["files"] < 64:
         for form in pictures:
             path = keep(form, line[form])
@@ -193,7 +197,7 @@ def show(line):
             keep("html", html)
     elif text is None and not any(line.get(form) for form in PARTS):
         # Of types that only a program shows, such as an interactive chart.
-        for mime, value in (line.get("extra") or {}).items():
+        for mime, value in extra.items():
             if record["files"] < 64:
                 keep(mime, value if isinstance(value, str) else json.dumps(value))
 

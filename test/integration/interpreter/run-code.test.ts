@@ -211,6 +211,16 @@ test.for([
   { form: "a name alone", shown: /^<IPython.core.display.X object>\n$/, fields: {} },
   { form: "long HTML", shown: /^\[html: \S+\.html\]\n$/, fields: { html: LONG_HTML } },
   {
+    form: "a moving picture",
+    shown: /^\[gif: \S+\.gif\]\n$/,
+    fields: { extra: { "image/gif": "R0lG" } },
+  },
+  {
+    form: "no types",
+    shown: /^<IPython.core.display.X object>\n$/,
+    fields: { extra: "image/gif" },
+  },
+  {
     form: "types of programs alone",
     shown: /^\[application\/x\+json: \S+\.json\]\n$/,
     fields: { text: undefined, extra: { "application/x+json": { a: [1] } } },
