@@ -1,4 +1,7 @@
-"""Text of figures in every script: what a figure's own font lacks comes from one that has it."""
+"""
+Figures of matplotlib: they are shown whatever backend a cell chooses, and what their font lacks comes
+from one that has it. A version of matplotlib that works in another way runs without.
+"""
 
 import logging
 import os
@@ -11,25 +14,52 @@ FALLBACKS = (
 )
 
 
-def add_fallbacks():
-    """
-    Settings of matplotlib would be lost by a style, such as seaborn's, and by a font that a cell names
-    and the template does not have. A version of matplotlib that finds fonts in another way runs without.
-    """
-    there = [path for path in FALLBACKS if os.path.exists(path)]
+def prepare_figures():
+    """To be called once matplotlib was imported."""
     try:
         from matplotlib.font_manager import FontManager
 
-        find = FontManager._find_fonts_by_props
+        add_fallbacks(FontManager)
+        show_without_window()
     except (ImportError, AttributeError):
+        # It is not there, or of such a version.
         return
+    logging.getLogger("matplotlib.font_manager").addFilter(Once())
+
+
+def add_fallbacks(manager):
+    """
+    Settings would be lost by a style, such as seaborn's, and by a font that a cell names and the
+    template does not have.
+    """
+    there = [path for path in FALLBACKS if os.path.exists(path)]
+    find = manager._find_fonts_by_props
 
     def find_with_fallbacks(*arguments, **options):
         paths = find(*arguments, **options)
         return [*paths, *(path for path in there if path not in paths)]
 
-    FontManager._find_fonts_by_props = find_with_fallbacks
-    logging.getLogger("matplotlib.font_manager").addFilter(Once())
+    manager._find_fonts_by_props = find_with_fallbacks
+
+
+def show_without_window():
+    """Code that was written for a terminal chooses the backend `agg`, whose `show` does nothing."""
+    # It makes a figure a picture, also for a cell that chooses another backend.
+    import matplotlib_inline.backend_inline  # noqa: F401
+    from matplotlib import _pylab_helpers
+    from matplotlib.backends import backend_agg
+
+    def show(*arguments, **options):
+        from IPython.display import display
+
+        for manager in _pylab_helpers.Gcf.get_all_fig_managers():
+            figure = manager.canvas.figure
+            # It stays open, and is shown again once it has changed.
+            if figure.stale:
+                display(figure)
+                figure.stale = False
+
+    backend_agg.show = show
 
 
 class Once(logging.Filter):

@@ -10,7 +10,7 @@ import sys
 # What data work imports anyway; imported before a caller waits for it.
 EARLY_MODULES = ("numpy", "pandas", "matplotlib.pyplot")
 # A caller may have modules of these names.
-OWN_MODULES = ("cell_channel", "charts", "figure_fonts", "forms", "frames", "kernel_shortcuts")
+OWN_MODULES = ("cell_channel", "charts", "figures", "forms", "frames", "kernel_shortcuts")
 
 
 def main():
@@ -20,7 +20,7 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     # The caller's modules are found in the working directory, not beside this file.
     import cell_channel
-    import figure_fonts
+    import figures
     import forms
     import kernel_shortcuts
 
@@ -30,10 +30,10 @@ def main():
     sys.argv[1:] = []
     kernel_shortcuts.take_shortcuts()
     channel = cell_channel.CellChannel(descriptor)
-    start(connection_file, channel, forms.register, figure_fonts.add_fallbacks)
+    start(connection_file, channel, forms.register, figures.prepare_figures)
 
 
-def start(connection_file, channel, register, add_fonts):
+def start(connection_file, channel, register, prepare_figures):
     from ipykernel.kernelapp import IPKernelApp
     from IPython.core import page
     from tornado.ioloop import IOLoop
@@ -53,7 +53,7 @@ def start(connection_file, channel, register, add_fonts):
         except ImportError:
             # A template of somebody's own may lack it.
             continue
-    add_fonts()
+    prepare_figures()
     channel.start(IOLoop.current().asyncio_loop, cell_runner(app.kernel, channel))
     channel.tell("ready")
     app.start()

@@ -52,14 +52,14 @@ def cut(text):
 def result_line(bundle, is_main):
     """A result from its forms by type; an unknown type is an extra."""
     line = {"type": "result", "is_main_result": is_main}
-    extra = {}
+    extra, notes = {}, []
     for mime, value in bundle.items():
         field = FIELDS.get(mime)
         if isinstance(value, list) and field not in OBJECT_FIELDS:
             value = "".join(map(str, value))
         if isinstance(value, str) and len(value) > MAX_FIELD_CHARACTERS:
             value = None
-            line["text"] = line.get("text") or f"[{mime[:64]} is too large to be sent]"
+            notes.append(f"[{mime[:64]} is too large to be sent]")
         if value is None:
             continue
         if field is None:
@@ -70,7 +70,9 @@ def result_line(bundle, is_main):
         else:
             line[field] = value
     if isinstance(line.get("text"), str):
-        line["text"] = unquoted(line["text"])
+        notes.insert(0, unquoted(line["text"]))
+    if notes:
+        line["text"] = "\n".join(notes)
     if extra:
         line["extra"] = extra
     return line

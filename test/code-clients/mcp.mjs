@@ -114,6 +114,16 @@ plt.figure(); plt.title("汉字 日本語 한국어 😀"); plt.xlabel("销售�
 assert.equal(scripts.images.length, 1, scripts.text);
 assert.doesNotMatch(scripts.text, /missing from current font/);
 assert.equal(scripts.text.match(/^findfont: .*SimHei/gm)?.length, 1, scripts.text);
+// As a script does: its picture is shown, and its file written.
+const script = await run(
+  `import matplotlib; matplotlib.use("Agg")
+import matplotlib.pyplot as plt, os
+plt.plot([1, 2]); plt.show(); plt.savefig("a.png"); plt.show()
+print(os.path.getsize("a.png") > 5_000)`,
+  { context: "script" },
+);
+assert.equal(script.images.length, 1, script.text);
+assert.match(script.text, /True/);
 const chart = await run("import plotly.express as px; px.bar(x=['a', 'b'], y=[3, 4])");
 assert.match(chart.text, /\[html: \/tmp\/run_code\/\S+\.html\]/);
 const imported =

@@ -16,7 +16,7 @@ const PACKAGES = [
   "python3-ipykernel",
   "python3-jupyter-client",
   "python3-zmq",
-  // Text of figures in the scripts of East Asia, and symbols: `figure_fonts.py` names their files.
+  // Text of figures in the scripts of East Asia, and symbols: `figures.py` names their files.
   "fonts-symbola",
   "fonts-wqy-microhei",
   "python3-aiohttp",

@@ -127,6 +127,16 @@ print(json.dumps([[is_python(cell) for cell in cells[1:]], [without_blank_ends(c
   ]);
 });
 
+test("a form that is too large is named beside the text of its result", async () => {
+  const program = `
+from results import MAX_FIELD_CHARACTERS, result_line
+picture = {"image/png": "x" * (MAX_FIELD_CHARACTERS + 1)}
+bundles = [{"text/plain": "'a'", **picture}, {**picture, "text/plain": "a"}, picture]
+print(json.dumps([result_line(bundle, True).get("text") for bundle in bundles]))`;
+  const note = "[image/png is too large to be sent]";
+  expect(await evaluate(program)).toEqual([`a\n${note}`, `a\n${note}`, note]);
+});
+
 test.for([
   ["a result", 'display({ "text/plain": "x".repeat(101_000_000) })', "result", /too large/],
   ["the name of an error", `#${"x".repeat(3_000_000)}`, "error", /x\n\[\.\.\.\]\nx/],
