@@ -10,10 +10,9 @@ import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
-import { runProgram } from "../host/run-program.ts";
 import { findFirewall, type Firewall } from "./firewall.ts";
 import type { HostNetwork } from "./host-network.ts";
-import { defaultLink } from "./namespace.ts";
+import { defaultLink, makeNetwork } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
 import { uplinkRules } from "./uplink.ts";
 import { tryUserRouter } from "./user-router.ts";
@@ -196,11 +195,8 @@ async function tryRules(): Promise<void> {
     senderRules(0, { allow: ["192.0.2.0/24"], deny: ["0.0.0.0/0"], domains: ["*"] }),
     uplinkRules(uplink),
   ];
-  const makeLink = "ip link add name one type veth peer name other".split(" ");
-  await Promise.all([
-    runProgram(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
-    runProgram(["unshare", "--net", ...makeLink]),
-  ]);
+  const links = "link add name one type veth peer name other\n";
+  await makeNetwork(undefined, { rules: rules.join(""), links });
 }
 
 /** A name server on this machine itself is a listener of the host, which no sandbox may reach. */

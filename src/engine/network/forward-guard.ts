@@ -4,15 +4,7 @@
  * which stays until the machine restarts and leads into an empty table of routes: it changes no packet's way.
  */
 
-import { errorText } from "../../common/errors.ts";
-import {
-  applyRules,
-  changeLinks,
-  listPolicyRules,
-  listRules,
-  listTables,
-  type NetworkPath,
-} from "./namespace.ts";
+import { runScript, type NetworkPath } from "./namespace.ts";
 import { lines } from "./router-rules.ts";
 
 const TABLE = "sandbox_mcp_forwarding";
@@ -22,48 +14,81 @@ const ALONE = "alone";
 const PREFERENCES = { shared: 198, alone: 199 } as const;
 /** No program has routes in it: the letters `smcp`. */
 const EMPTY_TABLE = 0x73_6d_63_70;
-/** By a kernel without policy routing, where the table is the only record; and of a rule that another service has set. */
-const NO_FAULT = /not supported|file exists/i;
 
 export interface GuardedLink {
   readonly name: string;
   readonly isAlone: boolean;
 }
 
-interface Guards {
+/** What is there of the guards. */
+export interface Guards {
   readonly inTable: readonly GuardedLink[];
   readonly recorded: readonly GuardedLink[];
 }
 
+/** The kernel may be without policy routing, and another service may make or take the table at this moment. */
+const READ = `ip -4 rule show 2> /dev/null
+for try in 1 2 3; do
+  nft -t list chain inet ${TABLE} forward && exit
+  tables=$(nft list tables) || exit
+  case $tables in *"table inet ${TABLE}"*) ;; *) exit 0 ;; esac
+done
+exit 1`;
+
+export async function readGuards(outside: NetworkPath): Promise<Guards> {
+  const text = await runScript(outside, [READ]);
+  const inTable = [...text.matchAll(/iifname "([^"/]+)"(.*)/g)].map(([, name = "", rest = ""]) => ({
+    name,
+    isAlone: rest.includes(`comment "${ALONE}"`),
+  }));
+  return { inTable, recorded: parseRecords(text) };
+}
+
 /** The links that forward because of us, by whatever is left of their rules. */
-export async function listGuarded(outside: NetworkPath): Promise<GuardedLink[]> {
-  const { inTable, recorded } = await readGuards(outside);
+export function guardedLinks({ inTable, recorded }: Guards): GuardedLink[] {
   return [...new Map([...recorded, ...inTable].map((link) => [link.name, link])).values()];
 }
 
-/** Sets what is not there of the rules of these links. */
-export async function guardLinks(
-  outside: NetworkPath,
-  links: readonly GuardedLink[],
-): Promise<void> {
-  if (links.length === 0) return;
-  const { inTable, recorded } = await readGuards(outside);
-  const missing = links.filter((link) => !includes(inTable, link));
-  if (missing.length > 0) await applyRules(outside, guardTable(missing));
-  for (const link of links) if (!includes(recorded, link)) await record(outside, link);
+/**
+ * Writes the setting of links around a change of their guards: what stops forwarding before it, too, and
+ * again after it, as another service may have begun meanwhile. Records are missing with a kernel without
+ * policy routing, and those that another service sets or takes at the same moment are no fault.
+ */
+const CHANGE = `value=$1 records=$2
+shift 2
+forward() { for link; do printf %s "$value" > "/proc/sys/net/ipv4/conf/$link/forwarding" || exit; done; }
+[ "$value" = 1 ] || forward "$@"
+nft -f - || exit
+fault=$(printf %s "$records" | ip -force -batch - 2>&1) || case $fault in
+*"not supported"* | *"File exists"* | *"No such file"*) ;;
+*) echo "$fault" >&2; exit 1 ;;
+esac
+forward "$@"`;
+
+export interface GuardChange {
+  /** These links alone are guarded from now on. */
+  readonly guarded: readonly GuardedLink[];
+  /** They forward from now on, or no more. */
+  readonly links: readonly string[];
+  readonly forwards: boolean;
 }
 
-/** The links of `kept` alone are guarded from now on. */
-export async function releaseLinks(
+/** Changes what is not so yet. */
+export async function changeGuards(
   outside: NetworkPath,
-  kept: readonly GuardedLink[],
+  { inTable, recorded }: Guards,
+  { guarded, links, forwards }: GuardChange,
 ): Promise<void> {
-  const { recorded } = await readGuards(outside);
-  await applyRules(outside, withoutTable(TABLE) + (kept.length > 0 ? guardTable(kept) : ""));
-  for (const link of recorded) {
-    // Another service may do the same at this moment.
-    if (!includes(kept, link)) await changeRule(outside, "del", link).catch(() => undefined);
-  }
+  const missing = guarded.filter((link) => !includes(inTable, link));
+  const isLeft = (link: GuardedLink) => !includes(guarded, link);
+  const isAnyLeft = inTable.some(isLeft) || recorded.some(isLeft);
+  const rules = isAnyLeft ? withoutTable(TABLE) + guardTable(guarded) : guardTable(missing);
+  const records = [
+    ...recorded.filter(isLeft).map((link) => recordLine("del", link)),
+    ...guarded.filter((link) => !includes(recorded, link)).map((link) => recordLine("add", link)),
+  ];
+  if (rules === "" && records.length === 0 && links.length === 0) return;
+  await runScript(outside, [CHANGE, forwards ? "1" : "0", records.join("\n"), ...links], rules);
 }
 
 function includes(links: readonly GuardedLink[], { name, isAlone }: GuardedLink): boolean {
@@ -75,27 +100,15 @@ export function withoutTable(name: string): string {
   return lines([`add table inet ${name}`, `delete table inet ${name}`]);
 }
 
-async function record(outside: NetworkPath, link: GuardedLink): Promise<void> {
-  try {
-    await changeRule(outside, "add", link);
-  } catch (error) {
-    if (!NO_FAULT.test(errorText(error))) throw error;
-  }
-}
-
-async function changeRule(
-  outside: NetworkPath,
-  verb: "add" | "del",
-  { name, isAlone }: GuardedLink,
-): Promise<void> {
+function recordLine(verb: "add" | "del", { name, isAlone }: GuardedLink): string {
   const preference = PREFERENCES[isAlone ? "alone" : "shared"];
   // Of the kernel, by its word: systemd-networkd removes what others have set.
-  const rule = `pref ${preference} protocol kernel iif ${name} lookup ${EMPTY_TABLE}`;
-  await changeLinks(outside, lines([`rule ${verb} ${rule}`]));
+  return `rule ${verb} pref ${preference} protocol kernel iif ${name} lookup ${EMPTY_TABLE}`;
 }
 
 /** What a program that began to forward later, such as Docker, sends and publishes is let through at once. */
 function guardTable(links: readonly GuardedLink[]): string {
+  if (links.length === 0) return "";
   const rules = links.map(({ name, isAlone }) => {
     const mark = isAlone ? ` comment "${ALONE}"` : "";
     return `add rule inet ${TABLE} forward iifname "${name}" oifname != "sbm*" jump others${mark}`;
@@ -110,27 +123,6 @@ function guardTable(links: readonly GuardedLink[]): string {
     `add chain inet ${TABLE} forward { type filter hook forward priority -20; policy accept; }`,
     ...rules,
   ]);
-}
-
-async function readGuards(outside: NetworkPath): Promise<Guards> {
-  const policy = await listPolicyRules(outside);
-  const table = await readTable(outside);
-  const inTable = [...table.matchAll(/iifname "([^"/]+)"(.*)/g)].map(
-    ([, name = "", rest = ""]) => ({ name, isAlone: rest.includes(`comment "${ALONE}"`) }),
-  );
-  return { inTable, recorded: parseRecords(policy) };
-}
-
-/** Empty where there is no table; another service may take it away meanwhile. */
-async function readTable(outside: NetworkPath): Promise<string> {
-  const hasTable = async () => (await listTables(outside)).includes(TABLE);
-  if (!(await hasTable())) return "";
-  try {
-    return await listRules(outside, `chain inet ${TABLE} forward`);
-  } catch (error) {
-    if (await hasTable()) throw error;
-    return "";
-  }
 }
 
 function parseRecords(text: string): GuardedLink[] {

@@ -3,14 +3,8 @@
  * ends with the last router, unless the machine itself has begun to forward: then it is not ours.
  */
 
-import { guardLinks, listGuarded, releaseLinks, type GuardedLink } from "./forward-guard.ts";
-import {
-  defaultLink,
-  listLinks,
-  readSetting,
-  writeSettings,
-  type NetworkPath,
-} from "./namespace.ts";
+import { changeGuards, guardedLinks, readGuards, type GuardedLink } from "./forward-guard.ts";
+import { defaultLink, listLinks, readSetting, type NetworkPath } from "./namespace.ts";
 
 /** Another instance may begin or end at the same moment; the last check decides. */
 const MAX_ROUNDS = 5;
@@ -34,38 +28,35 @@ async function hasRouters(outside: NetworkPath): Promise<boolean> {
 
 /** One of `released` that forwards does so by a service that had seen the guard which was released. */
 async function switchOn(outside: NetworkPath, released: readonly GuardedLink[]): Promise<void> {
-  const isAlone = await isRouter(outside);
-  const guarded = await listGuarded(outside);
+  const [guards, name, isAlone] = await Promise.all([
+    readGuards(outside),
+    defaultLink(outside),
+    isRouter(outside),
+  ]);
   // The machine forwards by all links by now: those that did not because it did not are free.
   const isOurs = (link: GuardedLink) => link.isAlone || !isAlone;
-  const kept = guarded.filter(isOurs);
-  if (kept.length < guarded.length) await releaseLinks(outside, kept);
-  const name = await defaultLink(outside);
-  const forwards = async (link: string) =>
-    !released.some((one) => one.name === link && isOurs(one)) &&
-    (await readSetting(outside, forwardingPath(link))) === "1";
-  if (name === undefined || (await forwards(name))) return guardLinks(outside, kept);
+  const kept = guardedLinks(guards).filter(isOurs);
+  const wasOurs = released.some((link) => link.name === name && isOurs(link));
+  const isFound =
+    name === undefined || (!wasOurs && (await readSetting(outside, forwardingPath(name))) === "1");
   const others = kept.filter((link) => link.name !== name);
-  await guardLinks(outside, [...others, { name, isAlone }]);
-  await writeSettings(outside, [[forwardingPath(name), "1"]]);
+  await changeGuards(outside, guards, {
+    guarded: isFound ? kept : [...others, { name, isAlone }],
+    links: isFound ? [] : [name],
+    forwards: true,
+  });
 }
 
 /** The links that forward no more. */
 async function switchOff(outside: NetworkPath): Promise<readonly GuardedLink[]> {
-  const guarded = await listGuarded(outside);
+  const guards = await readGuards(outside);
+  const guarded = guardedLinks(guards);
   if (guarded.length === 0) return [];
   const there = await listLinks(outside);
   const isFree = await isRouter(outside);
   const off = guarded.filter(({ name, isAlone }) => there.includes(name) && (isAlone || !isFree));
-  const stop = async () =>
-    writeSettings(
-      outside,
-      off.map(({ name }) => [forwardingPath(name), "0"]),
-    );
-  await stop();
-  await releaseLinks(outside, []);
-  // Another service may have begun meanwhile, and lost its guard: it begins anew in the next round.
-  await stop();
+  const links = off.map(({ name }) => name);
+  await changeGuards(outside, guards, { guarded: [], links, forwards: false });
   return off;
 }
 

@@ -4,12 +4,19 @@
  */
 
 import { open } from "node:fs/promises";
+import { listAddresses, type NetworkPath } from "./namespace.ts";
 
 /** The routes of this process's namespace, local ones too; every process may read them. */
 const ROUTES = "/proc/self/net/fib_trie";
 /** Some 10,000 routes; who has more is a router of the internet. */
 const MAX_BYTES = 1024 * 1024;
 const WATCH_INTERVAL_MS = 1_000;
+
+/** Addresses or networks of an outside: a router refuses them by itself too, also while its rules outside are gone. */
+export async function readHosts(outside: NetworkPath): Promise<readonly string[]> {
+  const own = outside === undefined ? await readOwnAddresses() : undefined;
+  return own ?? listAddresses(outside);
+}
 
 /** Networks in CIDR notation; undefined where there are too many routes to look through. */
 export async function readOwnAddresses(): Promise<string[] | undefined> {

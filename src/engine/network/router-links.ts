@@ -1,11 +1,13 @@
-/** The links of a router and of its sandboxes, as text for ip. */
+/** What a router is made of, and the links of its sandboxes, as text for ip. */
 
 import { addressAt } from "./egress.ts";
-import { peerName } from "./namespace.ts";
+import { peerName, type NetworkChange } from "./namespace.ts";
 import {
   lines,
   linkName,
   nameServers,
+  ROUTER_SETTINGS,
+  routerRules,
   sandboxAddress,
   uplinkAddresses,
   type Uplink,
@@ -26,16 +28,20 @@ export const USER_UPLINK = {
 } as const;
 const USER_ADDRESS = 100;
 
-/** The router's own addresses and its link to the internet; run in the router. */
-export function routerLinks(uplink: Uplink): string {
-  const { inner, outer } = uplinkAddresses(uplink.slot);
-  return gatewayLinks(uplink) + wanLinks(`${inner}/30`, outer);
+/** Its own rules and settings, and the addresses that its sandboxes know it by. */
+export function routerParts(uplink: Uplink): NetworkChange {
+  const own = nameServers(Math.max(1, uplink.resolvers.length));
+  return {
+    rules: routerRules(uplink),
+    links: lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]),
+    settings: ROUTER_SETTINGS,
+  };
 }
 
-/** The addresses that the router's sandboxes know it by; run in the router. */
-export function gatewayLinks({ resolvers }: Pick<Uplink, "resolvers">): string {
-  const own = nameServers(Math.max(1, resolvers.length));
-  return lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]);
+/** The link to the internet of a router that leads to its outside. */
+export function routerLinks({ slot }: Uplink): string {
+  const { inner, outer } = uplinkAddresses(slot);
+  return wanLinks(`${inner}/30`, outer);
 }
 
 /** The link to the internet of a router that slirp4netns made: its address comes 100 after the network's. */

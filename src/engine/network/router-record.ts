@@ -23,8 +23,8 @@ const factsSchema = z.object({
   /** File of the namespace that leads outside; null for the one of its maker. */
   outside: z.string().nullable(),
   resolvers: z.array(z.ipv4()),
-  /** Addresses of the outside itself, when the router was made. */
-  hosts: z.array(z.ipv4()),
+  /** Addresses or networks of the outside itself, when the router was made. */
+  hosts: z.array(z.union([z.ipv4(), z.cidrv4()])),
   /** False until every part of it is there. */
   isReady: z.boolean(),
 });

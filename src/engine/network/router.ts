@@ -21,18 +21,11 @@ import { endConnections } from "./end-connections.ts";
 import { followOutside, type Followed } from "./follow-outside.ts";
 import { forgetConnections } from "./forget-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
-import { makeLink } from "./make-link.ts";
 import { networkFile } from "./namespace-file.ts";
-import {
-  applyRules,
-  changeLinks,
-  deleteLink,
-  listAddresses,
-  listLinks,
-  writeSettings,
-} from "./namespace.ts";
+import { applyRules, listLinks, makeNetwork } from "./namespace.ts";
 import { createRightsCheck } from "./network-rights.ts";
-import { routerLinks, sandboxLinks, senderLinks } from "./router-links.ts";
+import { readHosts } from "./own-addresses.ts";
+import { routerParts } from "./router-links.ts";
 import {
   claimRouter,
   forgetRouter,
@@ -43,14 +36,8 @@ import {
   writeRouter,
   type Router,
 } from "./router-record.ts";
-import {
-  linkName,
-  ROUTER_SETTINGS,
-  routerRules,
-  sandboxAddress,
-  senderRemoval,
-  senderRules,
-} from "./router-rules.ts";
+import { linkName, sandboxAddress, senderRules } from "./router-rules.ts";
+import { connectSender, removeSenders } from "./senders.ts";
 import { closeUplink, openUplink } from "./uplink.ts";
 import { createRuleWatches, type RuleWatches } from "./watch-rules.ts";
 
@@ -157,17 +144,19 @@ async function connect(
     }
     const router = await ensureRouter(state, dirname(directory), outside);
     await orderDomains(state, { router, outside }, { slot, ...rules });
-    await applyRules(router.path, senderRules(slot, rules));
-    if (rules.domains.length === 0) await forgetDomains(state, router, slot);
-    if ((await listLinks(router.path)).includes(linkName(slot))) return;
-    const network = keepsLinks(record) ? networkFile(directory) : `/proc/${pid}/ns/net`;
     if (keepsLinks(record) && startTicks !== "") {
-      throw new SandboxError("unavailable", "the container's link has gone", {
-        hint: "pause the sandbox without its memory and connect to it",
-      });
+      await applyRules(router.path, senderRules(slot, rules));
+      if (!(await listLinks(router.path)).includes(linkName(slot))) {
+        throw new SandboxError("unavailable", "the container's link has gone", {
+          hint: "pause the sandbox without its memory and connect to it",
+        });
+      }
+    } else {
+      const network = keepsLinks(record) ? networkFile(directory) : `/proc/${pid}/ns/net`;
+      const place = { router: router.path, slot, network };
+      await connectSender({ ...place, resolverCount: router.resolvers.length }, rules);
     }
-    await makeLink(router.path, senderLinks(slot, network), network);
-    await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
+    if (rules.domains.length === 0) await forgetDomains(state, router, slot);
   });
 }
 
@@ -202,16 +191,12 @@ async function takeSenders(
   senders: readonly number[],
 ): Promise<boolean> {
   if (!(await isUsable(router))) return false;
-  const names = new Set(senders.map((slot) => linkName(slot)));
-  const links = await listLinks(router.path);
-  // Those of containers that have ended are gone mostly, with the other ends.
-  for (const name of names) if (links.includes(name)) await deleteLink(router.path, name);
+  const hasOthers = await removeSenders(router.path, senders);
   for (const slot of senders) {
-    await applyRules(router.path, senderRemoval(slot));
     await forgetDomains(state, router, slot);
     await forgetConnections(state.perlDirectory, router, sandboxAddress(slot));
   }
-  return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
+  return hasOthers;
 }
 
 /** The names are known before the rules send anything to the program, and forgotten after. */
@@ -254,7 +239,7 @@ async function ensureRouter(state: State, owner: string, outside: HostNetwork): 
     path: namespacePath(slot),
     outside: outside.path ?? null,
     resolvers: [...outside.resolvers],
-    hosts: await listAddresses(outside.path),
+    hosts: [...(await readHosts(outside.path))],
     isReady: false,
   };
   try {
@@ -273,11 +258,8 @@ async function ensureRouter(state: State, owner: string, outside: HostNetwork): 
 async function makeRouter(router: Router): Promise<void> {
   const { path } = router;
   await writeFile(path, "", { mode: 0o600 });
-  await runProgram(["unshare", `--net=${path}`, "true"]);
-  await applyRules(path, routerRules(router));
-  await writeSettings(path, ROUTER_SETTINGS);
+  await makeNetwork(path, routerParts(router));
   await openUplink(router.outside ?? undefined, router, path);
-  await changeLinks(path, routerLinks(router));
 }
 
 async function removeRouter({ programs, followed }: State, router: Router): Promise<void> {

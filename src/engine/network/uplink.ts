@@ -6,33 +6,30 @@
 import { BLOCKED_NETWORKS } from "./egress.ts";
 import { withoutTable } from "./forward-guard.ts";
 import { forwardingPath, settleForwarding } from "./forwarding.ts";
-import {
-  applyRules,
-  changeLinks,
-  deleteLink,
-  listTables,
-  peerName,
-  writeSettings,
-  type NetworkPath,
-} from "./namespace.ts";
+import { changeNetwork, listTables, peerName, removeLinks, type NetworkPath } from "./namespace.ts";
+import { routerLinks } from "./router-links.ts";
 import { lines, uplinkAddresses, type Uplink } from "./router-rules.ts";
 
-/** Makes the link into the router's namespace; the rules are there before it. */
+/** Makes the link into the router's namespace, and its other end; the rules are there before it. */
 export async function openUplink(
   outside: NetworkPath,
   uplink: Uplink,
   router: string,
 ): Promise<void> {
-  const { slot } = uplink;
-  await applyRules(outside, uplinkRules(uplink));
-  await changeLinks(outside, uplinkLinks(slot, router), router);
-  await forward(outside, slot);
+  await changeNetwork(outside, {
+    rules: uplinkRules(uplink),
+    links: uplinkLinks(uplink.slot, router),
+    settings: forwardingOf(uplink),
+    peer: { path: router, links: routerLinks(uplink) },
+  });
+  await settleForwarding(outside);
 }
 
 /** Its rules for other name servers than before, and forwarding for the link of the default route of now. */
 export async function renewUplink(outside: NetworkPath, uplink: Uplink): Promise<void> {
-  await applyRules(outside, withoutTable(uplinkTable(uplink.slot)) + uplinkRules(uplink));
-  await forward(outside, uplink.slot);
+  const rules = withoutTable(uplinkTable(uplink.slot)) + uplinkRules(uplink);
+  await changeNetwork(outside, { rules, settings: forwardingOf(uplink) });
+  await settleForwarding(outside);
 }
 
 /** Whether the rules that it has outside are there. */
@@ -41,15 +38,13 @@ export async function hasUplinkRules(outside: NetworkPath, slot: number): Promis
 }
 
 /** A change of the machine's own setting of all links changes each of them. */
-async function forward(outside: NetworkPath, slot: number): Promise<void> {
-  await writeSettings(outside, [[forwardingPath(uplinkName(slot)), "1"]]);
-  await settleForwarding(outside);
+function forwardingOf({ slot }: Uplink) {
+  return [[forwardingPath(uplinkName(slot)), "1"]] as const;
 }
 
 /** Takes the link away, then its rules. Idempotent. */
 export async function closeUplink(outside: NetworkPath, slot: number): Promise<void> {
-  await deleteLink(outside, uplinkName(slot));
-  await applyRules(outside, withoutTable(uplinkTable(slot)));
+  await removeLinks(outside, [uplinkName(slot)], withoutTable(uplinkTable(slot)));
   await settleForwarding(outside);
 }
 

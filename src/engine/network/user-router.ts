@@ -16,29 +16,12 @@ import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import { toCanonical } from "./egress.ts";
 import { endConnections } from "./end-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
-import { makeLink } from "./make-link.ts";
-import {
-  applyRules,
-  changeLinks,
-  deleteLink,
-  listAddresses,
-  listLinks,
-  writeSettings,
-} from "./namespace.ts";
-import { readOwnAddresses, watchOwnAddresses } from "./own-addresses.ts";
-import { gatewayLinks, sandboxLinks, senderLinks, USER_UPLINK } from "./router-links.ts";
-import {
-  hostRules,
-  linkName,
-  MAX_SENDERS,
-  resolverRules,
-  ROUTER_SETTINGS,
-  routerRules,
-  sandboxAddress,
-  senderRemoval,
-  senderRules,
-} from "./router-rules.ts";
+import { applyRules, changeNetwork } from "./namespace.ts";
+import { readHosts, watchOwnAddresses } from "./own-addresses.ts";
+import { routerParts, USER_UPLINK } from "./router-links.ts";
+import { hostRules, MAX_SENDERS, resolverRules, sandboxAddress } from "./router-rules.ts";
 import { requireResolver, type EgressTarget, type Routers } from "./router.ts";
+import { connectSender, removeSenders } from "./senders.ts";
 import { openUserUplink } from "./user-uplink.ts";
 
 /** The last id of the only range: as a 16-bit number it is none, so that no account has it. */
@@ -105,12 +88,10 @@ async function connect(
     router.senders.set(directory, slot);
     const address = sandboxAddress(slot);
     if (rules.domains.length > 0) await router.program.order(address, rules.domains);
-    await applyRules(router.path, senderRules(slot, rules));
+    const place = { router: router.path, slot, network: `/proc/${pid}/ns/net` };
+    const resolverCount = router.resolvers.length;
+    await connectSender({ ...place, resolverCount, mtu: USER_UPLINK.mtu }, rules);
     if (rules.domains.length === 0) await router.program.order(address, undefined);
-    if ((await listLinks(router.path)).includes(linkName(slot))) return;
-    const network = `/proc/${pid}/ns/net`;
-    await makeLink(router.path, senderLinks(slot, network, USER_UPLINK.mtu), network);
-    await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
 }
 
@@ -134,8 +115,7 @@ async function disconnect({ turns, routers }: State, directory: string): Promise
       await router[Symbol.asyncDispose]();
       return;
     }
-    await deleteLink(router.path, linkName(slot));
-    await applyRules(router.path, senderRemoval(slot));
+    await removeSenders(router.path, [slot]);
     await router.program.order(sandboxAddress(slot), undefined);
     router.senders.delete(directory);
   });
@@ -153,14 +133,12 @@ function claimSlot(router: Router): number {
 
 async function openRouter(owner: string, outside: HostNetwork): Promise<Router> {
   const { program, perlDirectory, resolvers } = outside;
-  const hosts = (await readOwnAddresses()) ?? (await listAddresses(undefined));
+  const hosts = await readHosts(undefined);
   const facts = { slot: 0, resolvers, hosts };
   await using parts = new AsyncDisposableStack();
   const namespace = parts.use(await openNamespace());
   const path = pathOf(namespace);
-  await applyRules(path, routerRules(facts));
-  await writeSettings(path, ROUTER_SETTINGS);
-  await changeLinks(path, gatewayLinks(facts));
+  await changeNetwork(path, routerParts(facts));
   parts.use(await openUserUplink({ network: path, owner, perlDirectory }));
   parts.use(watchOwnAddresses(hosts, async (own) => applyRules(path, hostRules(own))));
   const place = { network: path, user: PROGRAM_USER, perlDirectory };

@@ -3,12 +3,11 @@
  * loaded anew may take them along. A look costs a few milliseconds, however many containers there are.
  */
 
-import { readKernelFile } from "../../common/files.ts";
 import type { Logger } from "../../common/log.ts";
 import type { Turns } from "../../common/turns.ts";
 import { ALL_LINKS } from "./forwarding.ts";
-import { applyRules, listAddresses, readSetting } from "./namespace.ts";
-import { readOwnAddresses } from "./own-addresses.ts";
+import { applyRules, readSetting } from "./namespace.ts";
+import { readHosts } from "./own-addresses.ts";
 import { isUsable, routersOf, type Router } from "./router-record.ts";
 import { hostRules } from "./router-rules.ts";
 import { hasUplinkRules, renewUplink } from "./uplink.ts";
@@ -53,8 +52,10 @@ function watchRules({ find, inTurn, isNew, log }: Watched): Disposable {
   const look = async () => {
     const router = await find();
     if (router === undefined) return clearInterval(timer);
-    const hosts = await readHosts(router);
-    const now = [await readForwarding(router), ...hosts].join();
+    const outside = router.outside ?? undefined;
+    const hosts = await readHosts(outside);
+    // Whether the outside forwards by itself: what keeps its link from that ends then.
+    const now = [await readSetting(outside, ALL_LINKS), ...hosts].join();
     if (now === known && (await hasRules(router))) return;
     await inTurn(async () => {
       const current = await find();
@@ -87,15 +88,4 @@ const NOT_RESTORED = "the rules of sandboxes' network cannot be checked";
 
 async function hasRules({ outside, slot }: Router): Promise<boolean> {
   return hasUplinkRules(outside ?? undefined, slot);
-}
-
-/** Whether the outside forwards by itself: what keeps its link from that ends then. */
-async function readForwarding({ outside }: Router): Promise<string | undefined> {
-  return outside === null ? readKernelFile(ALL_LINKS)?.trim() : readSetting(outside, ALL_LINKS);
-}
-
-/** The outside's own addresses: a router refuses them by itself too, also while its rules outside are gone. */
-async function readHosts({ outside }: Router): Promise<readonly string[]> {
-  const own = outside === null ? await readOwnAddresses() : undefined;
-  return own ?? listAddresses(outside ?? undefined);
 }
