@@ -7,7 +7,7 @@ import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { CreatedSandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { findBuilding } from "../../wire/messages.ts";
 import { makeOrAbandon } from "../abandoned.ts";
-import { freeHint, withHints } from "../error-hints.ts";
+import { freeHint, hinted, withHints } from "../error-hints.ts";
 import {
   endOf,
   expiryField,
@@ -98,7 +98,7 @@ export const createSandbox = defineTool({
   annotations: ADDITIVE,
   async handler(params, context) {
     const { suggest } = context;
-    const body = await withHints(createWhenBuilt(params, context), {
+    const body = await withHints(orUnbuilt(createWhenBuilt(params, context), suggest), {
       not_found: missingHint(suggest),
       resource_exhausted: freeHint(suggest),
       // A template that is being built has a hint of its own.
@@ -140,6 +140,19 @@ export const createSandbox = defineTool({
     });
   },
 });
+
+/** How services say that a template is there without a build, under way or failed. */
+const UNBUILT = /\btag '[^']*' does not exist for template\b/;
+
+async function orUnbuilt<T>(work: Promise<T>, suggest: Suggest): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !UNBUILT.test(error.message)) throw error;
+    const builds = suggest("get_template", " get_template tells its builds and tags.");
+    throw hinted(error, `The template has no finished build of this tag.${builds}`);
+  }
+}
 
 function missingHint(suggest: Suggest): string {
   const templates = suggest("list_templates", " list_templates has the templates.");

@@ -38,6 +38,11 @@ test("a build that fails names its step, and can be read again", async () => {
   expect(again.isError).toBe(true);
   expect(again.text).toMatch(/^failed_precondition: .*\nstatus: error /);
   expect(again.text).toContain("not found");
+  // Its template is there.
+  const early = await world.call("create_sandbox", { template: "failing" });
+  expect(early.text).toMatch(
+    /^not_found: .*The template has no finished build of this tag\. get_template tells its builds and tags\.$/,
+  );
 });
 
 test("a build whose ready command never succeeds is cancelled by the next one of its name", async () => {
