@@ -19,14 +19,16 @@ const NAME_PATTERN = /^[a-z_][a-z0-9_.-]{0,31}\$?$/i;
 /** What a new home gets of the image: one file may have any number of names. */
 const MAX_SKEL_FILES = 1_000;
 const MAX_SKEL_BYTES = 16 * 1024 * 1024;
+/** Of 20,000 accounts: a file of them is taken apart in one turn of the event loop. */
+const MAX_FIELDS = 140_000;
 
 /**
  * Adds what is missing; returns the name of the account that the image's configuration means.
  * A sandbox's user is a member of the group sudo, which needs no password.
  */
 export async function addUser(files: TreeWriter, configured: string): Promise<string | undefined> {
-  const users = rowsOf((await files.read("/etc/passwd")) ?? "");
-  const groups = rowsOf((await files.read("/etc/group")) ?? "");
+  const users = await readRows(files, "/etc/passwd");
+  const groups = await readRows(files, "/etc/group");
   if (find(users, "root") === undefined) {
     users.unshift(["root", "x", "0", "0", "root", "/root", "/bin/sh"]);
   }
@@ -62,6 +64,21 @@ export async function findSudoGroup(files: TreeWriter): Promise<number> {
   return Number(find(rowsOf((await files.read("/etc/group")) ?? ""), SUDO_GROUP)?.[2] ?? SUDO_ID);
 }
 
+async function readRows(files: TreeWriter, path: string): Promise<Row[]> {
+  const text = (await files.read(path)) ?? "";
+  if (hasMoreFields(text)) refuse(`${path} has more than ${MAX_FIELDS} fields`);
+  return rowsOf(text);
+}
+
+function hasMoreFields(text: string): boolean {
+  let fields = 0;
+  for (let at = 0; at < text.length && fields <= MAX_FIELDS; at += 1) {
+    const character = text[at];
+    if (character === ":" || character === "\n") fields += 1;
+  }
+  return fields > MAX_FIELDS;
+}
+
 function find(rows: readonly Row[], name: string): Row | undefined {
   return rows.find(([candidate]) => candidate === name);
 }
@@ -86,7 +103,7 @@ function withMember([name = "", password = "x", id = "", members = ""]: Row): Ro
 async function addPasswords(files: TreeWriter, users: readonly Row[]): Promise<void> {
   const facts = files.facts("/etc/shadow");
   if (facts === undefined) return;
-  const rows = rowsOf((await files.read("/etc/shadow")) ?? "");
+  const rows = await readRows(files, "/etc/shadow");
   // Both files may have a row for every few of their bytes.
   const known = new Set(rows.map(([name]) => name));
   const missing = users.filter(([name]) => !known.has(name));
@@ -112,8 +129,11 @@ async function makeHome(files: TreeWriter, [, , id, group, , home = ""]: Row): P
 }
 
 function refuseSkel(): never {
-  const bound = `${MAX_SKEL_FILES} files or ${MAX_SKEL_BYTES} bytes`;
-  const message = `the image cannot be a sandbox: its /etc/skel has more than ${bound}`;
+  refuse(`/etc/skel has more than ${MAX_SKEL_FILES} files or ${MAX_SKEL_BYTES} bytes`);
+}
+
+function refuse(fault: string): never {
+  const message = `the image cannot be a sandbox: its ${fault}`;
   throw new SandboxError("failed_precondition", message);
 }
 

@@ -59,3 +59,16 @@ test.for([
       "the image cannot be a sandbox: its /etc/skel has more than 1000 files or 16777216 bytes",
   });
 });
+
+test.for([
+  { name: "empty rows", passwd: "\n".repeat(1024 * 1024) },
+  { name: "short rows", passwd: ":\n".repeat(512 * 1024) },
+  { name: "one row", passwd: ":".repeat(1024 * 1024) },
+])("accounts of more fields than a machine has are refused at once: $name", async ({ passwd }) => {
+  await using folder = await makeTempFolder();
+  const { files } = await imageWith(folder.path, passwd);
+  await expect(addUser(files, "")).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the image cannot be a sandbox: its /etc/passwd has more than 140000 fields",
+  });
+});
