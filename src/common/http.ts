@@ -101,6 +101,8 @@ export function sendJson(
     "content-type": "application/json; charset=utf-8",
     "content-length": payload.length,
     "x-content-type-options": "nosniff",
+    // Replies have tokens and what one team has, and caches know no other key than that of Authorization.
+    "cache-control": "no-store",
     ...reply.headers,
   });
   response.end(payload);

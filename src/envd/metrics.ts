@@ -43,7 +43,6 @@ export function createMetricsHandler(): (exchange: Exchange) => Promise<void> {
     const usedPercent = percentOf(last, sample, cpuCount);
     last = sample;
     sendJson(response, 200, {
-      headers: { "cache-control": "no-store" },
       body: {
         ts: Math.floor(Date.now() / 1000),
         cpu_count: cpuCount,

@@ -284,3 +284,15 @@ test("what /mcp keeps for a team goes when another one calls after its last key 
   store.keys.add(record);
   expect(await ping()).toMatchObject({ status: 404 });
 });
+
+test("no cache between clients and the service may keep what one team was told", async () => {
+  const { sandboxID } = running;
+  const paths = ["/sandboxes", `/sandboxes/${sandboxID}`, `/volumes/${volumeId}`, "/v2/templates"];
+  const stored = await Promise.all(
+    [...paths, "/sandboxes/i0"].map(async (path) => {
+      const { headers } = await service.call({ path });
+      return headers["cache-control"];
+    }),
+  );
+  expect(stored).toEqual(Array.from(stored, () => "no-store"));
+});

@@ -17,7 +17,7 @@ export type Reach = (target: ReachRequest) => Promise<boolean>;
 export function createReachHandler(reach: Reach = canConnect): ControlHandler {
   return async ({ request, response }: ControlExchange) => {
     const isReached = await reach(await readTarget(request));
-    sendJson(response, 200, { headers: { "cache-control": "no-store" }, body: { isReached } });
+    sendJson(response, 200, { body: { isReached } });
   };
 }
 

@@ -27,5 +27,5 @@ export async function usage({ response }: ControlExchange): Promise<void> {
     diskTotalBytes: disk.blocks * disk.bsize,
     ...(outOfMemoryKills !== undefined && { outOfMemoryKills }),
   };
-  sendJson(response, 200, { headers: { "cache-control": "no-store" }, body });
+  sendJson(response, 200, { body });
 }
