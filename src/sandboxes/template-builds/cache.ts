@@ -12,7 +12,7 @@ import type { BuildStep } from "./build-request.ts";
 import type { StepState } from "./run-step.ts";
 
 /** Changes with what steps do, so that layers of another version are not used. */
-const CACHE_VERSION = 1;
+const CACHE_VERSION = 2;
 /** Steps of a team that are kept, the newest; a layer is as large as what its step wrote. */
 const MAX_CACHED_STEPS = 500;
 /** Steps that were made longer ago are made anew. */
