@@ -6,7 +6,7 @@ import { MODE_PATTERN, OWNER_PATTERN } from "../../sandboxes/template-builds/ste
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
 import { readInstructions, readList, type InstructionText } from "./instructions.ts";
-import { readFlags, readShell, withDocuments, type Refuse } from "./run-command.ts";
+import { readFlags, readShell, withDocuments, type Refuse, type Shell } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -50,7 +50,7 @@ function createReader(name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
-  let shell = "";
+  let shell: Shell = { words: ["/bin/sh", "-c"], before: "" };
   const variables = createFileVariables();
   const notes: string[] = [];
   const steps: DockerfileStep[] = [
@@ -72,7 +72,7 @@ function createReader(name: string) {
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
-        for (const args of readRun({ instruction, shell, refuse })) add("RUN", args);
+        for (const args of readRun({ instruction, shell: shell.before, refuse })) add("RUN", args);
         return;
       case "SHELL":
         shell = readShell(readList(content) ?? []) ?? refuse("of another shell is not supported");
@@ -96,10 +96,10 @@ function createReader(name: string) {
         add(keyword, [variables.expand(content, refuse) || refuse("has no value")]);
         return;
       case "CMD":
-        command = toCommand(content);
+        command = toCommand(content, shell);
         return;
       case "ENTRYPOINT":
-        entrypoint = toCommand(content);
+        entrypoint = toCommand(content, shell);
         return;
       case "VOLUME":
         return void notes.push(`${name}:${line}: ${VOLUME_NOTE}`);
@@ -120,22 +120,29 @@ function createReader(name: string) {
 }
 
 interface Command {
+  /** As a shell runs it. */
   readonly text: string;
+  /** As the arguments of a program. */
+  readonly words: string;
   /** Whether it was a list of words: the other form is a text for a shell. */
   readonly isList: boolean;
 }
 
-function toCommand(content: string): Command | undefined {
-  const text = toShell(content);
-  return text === "" ? undefined : { text, isList: readList(content) !== undefined };
+function toCommand(content: string, { words, before }: Shell): Command | undefined {
+  if (content === "") return undefined;
+  const list = readList(content);
+  if (list === undefined) {
+    return { text: `${before}${content}`, words: joinWords([...words, content]), isList: false };
+  }
+  const text = joinWords(list);
+  return text === "" ? undefined : { text, words: text, isList: true };
 }
 
 /** As docker joins them: a command is the arguments of an entry point that is a list. */
 function toStart(entrypoint: Command | undefined, command: Command | undefined) {
   if (entrypoint === undefined) return command?.text;
   if (command === undefined || !entrypoint.isList) return entrypoint.text;
-  const words = command.isList ? command.text : `/bin/sh -c ${quote(command.text)}`;
-  return `${entrypoint.text} ${words}`;
+  return `${entrypoint.text} ${command.words}`;
 }
 
 interface RunText {
@@ -171,7 +178,10 @@ function readBase(content: string, refuse: Refuse): string {
 /** A list of strings is a command without a shell; each of them is one word of ours. */
 function toShell(content: string): string {
   const words = readList(content);
-  if (words === undefined) return content;
+  return words === undefined ? content : joinWords(words);
+}
+
+function joinWords(words: readonly string[]): string {
   return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : quote(word))).join(" ");
 }
 

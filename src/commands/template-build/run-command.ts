@@ -66,8 +66,15 @@ export function withDocuments(
 /** Each RUN has a bash already: of another one its options alone matter. */
 const SHELL = /^(?:\/(?:usr\/)?bin\/)?(?:ba)?sh((?: -[euxl]*(?:o pipefail)?)*) -([euxl]*)c$/;
 
-/** What SHELL puts before the commands that follow; undefined for a shell that is not there. */
-export function readShell(words: readonly string[]): string | undefined {
+/** What SHELL says of the commands that follow and are texts. */
+export interface Shell {
+  readonly words: readonly string[];
+  /** What makes a shell that runs already the same. */
+  readonly before: string;
+}
+
+/** Undefined for a shell that is not there. */
+export function readShell(words: readonly string[]): Shell | undefined {
   const [, before, last = ""] = SHELL.exec(words.join(" ")) ?? [];
   if (before === undefined) return undefined;
   const options = `${before} -${last}`
@@ -75,5 +82,5 @@ export function readShell(words: readonly string[]): string | undefined {
     // A login shell it is in any case.
     .map((word) => (word === "pipefail" ? word : word.replaceAll("l", "")))
     .filter((word) => word !== "" && word !== "-");
-  return options.length === 0 ? "" : `set ${options.join(" ")}\n`;
+  return { words, before: options.length === 0 ? "" : `set ${options.join(" ")}\n` };
 }

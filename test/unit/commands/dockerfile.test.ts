@@ -243,6 +243,9 @@ test.for([
   ['ENTRYPOINT ["run"]\nCMD ["a b"]', "run 'a b'"],
   ['ENTRYPOINT []\nCMD ["x"]', "x"],
   ["CMD []", undefined],
+  ['SHELL ["bash", "-eo", "pipefail", "-c"]\nCMD a | b', "set -eo pipefail\na | b"],
+  ['SHELL ["bash", "-ec"]\nENTRYPOINT ["run"]\nCMD a', "run bash -ec a"],
+  ['CMD a\nSHELL ["bash", "-ec"]\nENTRYPOINT b', "set -e\nb"],
 ] as const)("%j starts as docker starts it", ([lines, startCommand]) => {
   expect(readDockerfile(`FROM a\n${lines}`, "Dockerfile").startCommand).toBe(startCommand);
 });
