@@ -73,6 +73,8 @@ export const buildPlanSchema = z.object({
   steps: z.array(stepSchema).default([]),
   startCmd: z.string().optional(),
   readyCmd: z.string().optional(),
+  /** Of this service alone: the steps are those of a Dockerfile. */
+  fromDockerfile: z.boolean().optional(),
   /** Of this service alone: the level of the template's sandboxes. */
   isolation: z.literal("gvisor").optional(),
 });

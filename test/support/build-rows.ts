@@ -23,6 +23,7 @@ const PLAN = {
   steps: [{ type: "COPY", args: ["a", "b"], filesHash: "00ff", force: true }],
   startCmd: "true",
   readyCmd: "true",
+  fromDockerfile: true,
   isolation: "gvisor",
 };
 

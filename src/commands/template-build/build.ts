@@ -78,6 +78,7 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
   await control.startBuild(
     build,
     {
+      fromDockerfile: true,
       ...(isTemplate ? { fromTemplate: plan.base } : { fromImage: plan.base }),
       steps: steps.map(({ step, files }) => ({
         type: step.type,
@@ -102,8 +103,8 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
     }
     if (status.status === "error") {
       const { message = "it failed", step = "" } = status.reason ?? {};
-      const line = steps[Number(step) - 1]?.step.line ?? 0;
-      const place = line > 0 ? ` at line ${line}` : "";
+      const line = steps[Number(step) - 1]?.step.line;
+      const place = line === undefined ? "" : ` at line ${line}`;
       shown[Symbol.dispose]();
       const fault = `template ${name} was not built: step ${step}${place}: ${oneLine(message)}`;
       process.stderr.write(`sandbox-mcp: ${fault}\n`);

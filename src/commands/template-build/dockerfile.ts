@@ -36,8 +36,7 @@ const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sand
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 
 /**
- * The plan of a Dockerfile. As with `docker build`, steps run as root in `/` until the file says
- * otherwise; a template whose file names no user or folder ends with those of every template.
+ * The plan of a Dockerfile.
  * @throws SandboxError invalid_argument with name and line of what is not supported.
  */
 export function readDockerfile(text: string, name: string): DockerfilePlan {
@@ -53,10 +52,7 @@ function createReader(name: string) {
   let shell: Shell = { words: ["/bin/sh", "-c"], before: "" };
   const variables = createFileVariables();
   const notes: string[] = [];
-  const steps: DockerfileStep[] = [
-    { type: "USER", args: ["root"], line: 0 },
-    { type: "WORKDIR", args: ["/"], line: 0 },
-  ];
+  const steps: DockerfileStep[] = [];
 
   function take(instruction: InstructionText): void {
     const { keyword, line, content } = instruction;
@@ -110,9 +106,6 @@ function createReader(name: string) {
 
   function end(): DockerfilePlan {
     if (base === undefined) throw new SandboxError("invalid_argument", `${name}: FROM is missing`);
-    const has = (type: string) => steps.some((step) => step.type === type && step.line > 0);
-    if (!has("USER")) steps.push({ type: "USER", args: ["user"], line: 0 });
-    if (!has("WORKDIR")) steps.push({ type: "WORKDIR", args: ["/home/user"], line: 0 });
     return { base, steps, startCommand: toStart(entrypoint, command), notes };
   }
 

@@ -7,8 +7,8 @@ import type { ImageLayer } from "../../images/images.ts";
 import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
 import { DEFAULT_TEAM } from "../../store/store.ts";
 import { newReadyBuild } from "../new-template.ts";
-import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cacheTemplateId } from "./cache.ts";
+import type { BuildBase } from "./dockerfile-state.ts";
 import { requireSpace } from "./free-space.ts";
 import type { BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
@@ -22,7 +22,7 @@ export async function resolveImage(
   context: StepContext,
   { record: { buildId }, template, log, signal }: BuildJob,
   image: { readonly reference: string; readonly login?: RegistryLogin | undefined },
-): Promise<ResolvedTemplate> {
+): Promise<BuildBase> {
   const { images, store, team, owner, clock, limits } = context;
   if (images === undefined) {
     throw new SandboxError("unimplemented", "this service fetches no images");
@@ -38,13 +38,14 @@ export async function resolveImage(
     ...(team === DEFAULT_TEAM && { authFiles }),
     onProgress: (message: string) => log.note("base", message),
   };
-  const commit = (added: ImageLayer): ResolvedTemplate => {
+  const commit = (added: ImageLayer): BuildBase => {
+    const named = { user: added.config.user, workdir: added.config.workdir };
     for (const line of [`image ${added.pinned}`, ...added.notes]) log.note("base", line);
     const cacheKey = `image:${team}:${added.digest}`;
     const layers = [context.templates.toStored(added.layer)];
     const known = store.builds.cached(cacheKey);
     if (known !== undefined && known.layers[0]?.root === layers[0]?.root) {
-      return { template, build: known };
+      return { template, build: known, named };
     }
     const nowMs = clock.now();
     const pairs = added.config.env.map(({ name, value }) => [name, value] as const);
@@ -60,7 +61,7 @@ export async function resolveImage(
     };
     const build = newReadyBuild(facts, nowMs);
     store.builds.put(build);
-    return { template, build };
+    return { template, build, named };
   };
   try {
     // How large an image is shows when all of it was unpacked.

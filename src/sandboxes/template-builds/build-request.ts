@@ -33,6 +33,8 @@ export interface BuildPlan {
   /** Whether nothing of the cache is used. */
   readonly force: boolean;
   readonly steps: readonly BuildStep[];
+  /** Whether they begin with the user and the work directory of the image, as in docker. */
+  readonly fromDockerfile?: boolean | undefined;
   /** Empty for none; undefined for that of the template that it is made from. */
   readonly startCommand: string | undefined;
   readonly readyCommand: string | undefined;

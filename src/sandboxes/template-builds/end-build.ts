@@ -5,13 +5,13 @@ import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import { limitsOf } from "../build-limits.ts";
-import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { requireTagPlace } from "../template-tags.ts";
 import { resolveImage } from "./base-image.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildRunner } from "./build-runner.ts";
 import { evictSteps } from "./cache.ts";
+import type { BuildBase } from "./dockerfile-state.ts";
 import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
 import { removeOldBuilds, requireLayerSpace } from "./team-limits.ts";
@@ -145,7 +145,7 @@ function reasonOf(cause: unknown): string {
   return isPlain ? text : hidePaths(text);
 }
 
-async function resolveBase(context: BuildsContext, job: BuildJob): Promise<ResolvedTemplate> {
+async function resolveBase(context: BuildsContext, job: BuildJob): Promise<BuildBase> {
   const { from } = job.plan;
   const { signal } = job;
   if (from.kind === "image" && !BASE_IMAGES.has(from.reference)) {

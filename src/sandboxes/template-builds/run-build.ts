@@ -8,13 +8,13 @@ import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
 import { writeBuild } from "../builds.ts";
 import { countBuiltIn, removeLayers, toLayers, unnamedFolders } from "../layer-folders.ts";
 import { forgetLive } from "../live-builds.ts";
-import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { squashLayers } from "../squash-layers.ts";
 import { hasCommands, runCommands } from "../start-command.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
+import { beginDockerfile, endDockerfile, type BuildBase } from "./dockerfile-state.ts";
 import { requireSpace } from "./free-space.ts";
 import { hold, holdCached, holdFound } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
@@ -44,7 +44,7 @@ export interface BuildJob {
   readonly plan: BuildPlan;
   readonly log: BuildLog;
   readonly signal: AbortSignal;
-  resolveBase(job: BuildJob): Promise<ResolvedTemplate>;
+  resolveBase(job: BuildJob): Promise<BuildBase>;
   findFiles(hash: string): Promise<string | undefined>;
   /** @throws SandboxError resource_exhausted when the team's layers take too much of the disk. */
   requireSpace(): Promise<void>;
@@ -67,7 +67,7 @@ export async function runBuild(context: StepContext, job: BuildJob): Promise<Bui
     holdFound(context, job, found.build);
     return found;
   });
-  const first = firstStage(context, base);
+  const first = firstStage(context, job, base);
   await step("build.based");
   if (plan.from.kind === "template") log.note("base", `base ${plan.from.reference}`);
   const last = await runSteps(context, job, first);
@@ -84,9 +84,10 @@ async function named<T>(name: string, work: () => Promise<T>): Promise<T> {
 }
 
 /** Of a snapshot the files alone: its programs have not the environment and the commands of the template. */
-function firstStage(context: StepContext, base: ResolvedTemplate): Stage {
+function firstStage(context: StepContext, { plan }: BuildJob, base: BuildBase): Stage {
   const { memory: _memory, ...build } = base.build;
-  const state = stateOf(build);
+  const own = stateOf(build);
+  const state = plan.fromDockerfile === true ? beginDockerfile(own, base) : own;
   return { build, state, key: baseKey(context.team, build, state) };
 }
 
@@ -183,7 +184,9 @@ interface Ends {
 
 async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<BuildRecord> {
   const { record, plan, template, log } = job;
-  const whole = withState(job, ends.last);
+  const { state: last } = ends.last;
+  const state = plan.fromDockerfile === true ? endDockerfile(last, ends.base, plan.steps) : last;
+  const whole = withState(job, { build: ends.last.build, state });
   const startCommand = plan.startCommand ?? ends.base.setup?.startCommand ?? "";
   const inherited = plan.startCommand === undefined ? ends.base.setup?.readyCommand : undefined;
   const readyCommand = plan.readyCommand ?? inherited ?? "";

@@ -5,7 +5,7 @@ import { readDockerfile } from "../../../src/commands/template-build/dockerfile.
 
 function commandsOf(lines: readonly string[]) {
   const { steps } = readDockerfile(["FROM a", ...lines].join("\n"), "Dockerfile");
-  return steps.flatMap(({ line, args }) => (line === 0 ? [] : [`${line} ${args.join(" ")}`]));
+  return steps.map(({ line, args }) => `${line} ${args.join(" ")}`);
 }
 
 test.for([
@@ -67,7 +67,7 @@ test("a byte order mark and carriage returns are no part of an instruction", () 
   const text = "\uFEFF# escape=\\\r\nFROM a\r\nRUN b \\\r\n  c\r\nRUN <<E\r\nd\r\nE\r\n";
   const { base, steps } = readDockerfile(text, "Dockerfile");
   expect(base).toBe("a");
-  expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([["b   c"], ["d"]]);
+  expect(steps.map(({ args }) => args)).toEqual([["b   c"], ["d"]]);
 });
 
 test("a directive behind another line is a comment", () => {
