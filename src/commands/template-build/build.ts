@@ -11,6 +11,7 @@ import { EXIT_OK, type CommandContext } from "../command.ts";
 import { requireDerivedName } from "../derived-name.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
+import { toBase } from "./base-reference.ts";
 import { readDockerfile, type DockerfilePlan } from "./dockerfile.ts";
 import { prepareSteps, type PreparedStep } from "./prepare-steps.ts";
 import { showBuildOn } from "./show-build.ts";
@@ -70,16 +71,13 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
     if (present) continue;
     await control.uploadFiles(url, { bytes: files.bytes, content: files.open() }, signal);
   }
-  const known = await control.templates(signal);
-  const isTemplate = known.some(({ names, aliases, templateID: id }) =>
-    [id, ...names, ...aliases].includes(plan.base.replace(/:[^/:]*$/, "")),
-  );
+  const base = toBase(plan.base, await control.templates(signal));
   const build = { templateId: templateID, buildId: buildID };
   await control.startBuild(
     build,
     {
       fromDockerfile: true,
-      ...(isTemplate ? { fromTemplate: plan.base } : { fromImage: plan.base }),
+      ...base,
       steps: steps.map(({ step, files }) => ({
         type: step.type,
         args: [...step.args],
