@@ -8,7 +8,7 @@ import { ifThere } from "../../common/files.ts";
 import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
-import { lstat, lstatExactly, realpath, removeFile, rename } from "../file-system.ts";
+import { lstat, lstatExactly, removeFile, rename, statExactly } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { parentPlace, writtenPlace } from "../parent-path.ts";
 import { readEntry, type Entry } from "./entry.ts";
@@ -77,12 +77,20 @@ async function isDirectory(path: string): Promise<boolean> {
 async function removeOtherName(source: string, target: string): Promise<void> {
   const left = await ifThere(lstatExactly(source));
   const moved = left && (await ifThere(lstatExactly(target)));
-  if (left?.dev !== moved?.dev || left?.ino !== moved?.ino || moved === undefined) return;
-  if ((await withoutLinks(source)) === (await withoutLinks(target))) return;
+  if (left === undefined || left.nlink < 2n) return;
+  if (left.dev !== moved?.dev || left.ino !== moved.ino) return;
+  if (await isSameName(source, target)) return;
   await removeFile(source);
 }
 
-/** The name itself may be that of a link. */
-async function withoutLinks(path: string): Promise<string> {
-  return posix.join(await realpath(posix.dirname(path)), posix.basename(path));
+/** A directory may ignore case, and forms of one character: there the name of the file has changed. */
+async function isSameName(source: string, target: string): Promise<boolean> {
+  const parents = [source, target].map(async (path) => statExactly(posix.dirname(path)));
+  const [from, to] = await Promise.all(parents);
+  if (from?.dev !== to?.dev || from?.ino !== to?.ino) return false;
+  return fold(posix.basename(source)) === fold(posix.basename(target));
+}
+
+function fold(name: string): string {
+  return name.normalize("NFKD").toUpperCase().toLowerCase();
 }

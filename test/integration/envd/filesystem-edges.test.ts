@@ -179,6 +179,16 @@ test.for([
   expect([(await readdir(at(""))).toSorted(), await readdir(at("folder"))]).toEqual([left, ["c"]]);
 });
 
+test("a move to the same name in another case removes nothing, as if its directory ignored case", async () => {
+  await using daemon = await startTestDaemon();
+  const at = (name: string) => `${daemon.folder}/top/${name}`;
+  await mkdir(at(""));
+  await writeFile(at("readme"), "x");
+  await link(at("readme"), at("README"));
+  await daemon.files.move({ source: at("readme"), destination: at("README") });
+  expect((await readdir(at(""))).toSorted()).toEqual(["README", "readme"]);
+});
+
 test("a removal below a file, and of a name that ends in a dot", async () => {
   await using daemon = await startTestDaemon();
   const at = (name: string) => join(daemon.folder, name);
