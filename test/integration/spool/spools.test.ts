@@ -347,8 +347,12 @@ test("a clock that is set ahead takes no output away, of this server or of one b
     const dead = join(disk.root, "0123456789abcdef.sock");
     await writeFile(dead, "");
     elapsedMs += MINUTE_MS;
-    vi.advanceTimersByTime(MINUTE_MS);
-    await expect.poll(() => existsSync(dead)).toBe(false);
+    const isThere = () => {
+      // None begins beside a look that is under way, as the first one may be.
+      vi.advanceTimersByTime(MINUTE_MS);
+      return existsSync(dead);
+    };
+    await expect.poll(isThere).toBe(false);
   };
   const own = create(spools);
   await write(own, Buffer.from("x"));
