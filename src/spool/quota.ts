@@ -21,8 +21,12 @@ export interface QuotaLimits {
   readonly homeBytes: number;
 }
 
-/** Asks for space for a new file; where there is too little, spools that ended are dropped. */
-export type Quota = (place: SpoolLocation, bytes: number) => Promise<SpaceGrant>;
+export interface Quota {
+  /** Asks for space for a new file; where there is too little, spools that ended are dropped. */
+  requestSpace(place: SpoolLocation, bytes: number): Promise<SpaceGrant>;
+  /** So much was written to a file. */
+  noteWritten(place: SpoolLocation, bytes: number): void;
+}
 
 /** A quota over the folder of all spools. */
 export function createQuota(
@@ -34,8 +38,10 @@ export function createQuota(
   let freeBytes = Number.POSITIVE_INFINITY;
   let surveyedAt = Number.NEGATIVE_INFINITY;
   let surveyMs = 0;
-  /** Bytes granted since the last survey, by sandbox. */
+  /** Bytes granted since the last survey, by sandbox; most outputs are short, and take few of them. */
   let granted = new Map<string, number>();
+  /** Those that were written since then. */
+  let written = new Map<string, number>();
 
   let surveying: Promise<void> | undefined;
 
@@ -49,6 +55,7 @@ export function createQuota(
   async function surveyNow(): Promise<void> {
     const startedAt = performance.now();
     granted = new Map();
+    written = new Map();
     entries = await survey();
     const { bavail, bsize } = await statfs(root);
     freeBytes = bavail * bsize;
@@ -56,18 +63,17 @@ export function createQuota(
     surveyMs = surveyedAt - startedAt;
   }
 
-  async function surveyOlderThan(ms: number): Promise<boolean> {
-    if (performance.now() - surveyedAt < ms) return false;
-    await renew();
-    return true;
+  async function surveyOlderThan(ms: number): Promise<void> {
+    if (performance.now() - surveyedAt >= ms) await renew();
   }
 
-  function usedBy(sandboxId: string | undefined): number {
+  /** By the last survey, and what came since then. */
+  function usedBy(sandboxId: string | undefined, since: ReadonlyMap<string, number>): number {
     const matches = (id: string) => sandboxId === undefined || id === sandboxId;
     const found = entries.filter(({ place }) => matches(place.sandboxId));
-    const more = [...granted].filter(([id]) => matches(id));
+    const more = [...since].filter(([id]) => matches(id));
     const bytes = found.reduce((sum, entry) => sum + entry.bytes, 0);
-    return more.reduce((sum, [, grant]) => sum + grant, bytes);
+    return more.reduce((sum, [, amount]) => sum + amount, bytes);
   }
 
   async function drop(entry: Entry): Promise<void> {
@@ -75,33 +81,43 @@ export function createQuota(
     await removeTree(entry.place.folder);
   }
 
-  /** Drops spools that ended, oldest first, until the limit holds; returns whether it does. */
-  async function squeeze(sandboxId: string | undefined, maxBytes: number): Promise<boolean> {
+  /** Drops spools that ended, oldest first, until what is written is within the limit. */
+  async function squeeze(sandboxId: string | undefined, maxBytes: number): Promise<void> {
     const ended = entries
       .filter(({ place }) => sandboxId === undefined || place.sandboxId === sandboxId)
       .filter(({ endedAtMs }) => endedAtMs !== undefined)
       .toSorted((left, right) => left.changedAtMs - right.changedAtMs);
     for (const entry of ended) {
-      if (usedBy(sandboxId) <= maxBytes) return true;
+      if (usedBy(sandboxId, written) <= maxBytes) return;
       await drop(entry);
     }
-    return usedBy(sandboxId) <= maxBytes;
   }
 
-  return async ({ sandboxId }, bytes) => {
+  async function requestSpace({ sandboxId }: SpoolLocation, bytes: number): Promise<SpaceGrant> {
     await surveyOlderThan(SURVEY_MS);
-    if (freeBytes - usedSince(granted) < MIN_FREE_BYTES) return "none";
-    const fits = async () =>
-      (await squeeze(sandboxId, limits.sandboxBytes - bytes)) &&
-      (await squeeze(undefined, limits.homeBytes - bytes));
-    // Spools that ended since the last survey can be dropped now.
-    const isFree =
-      (await fits()) || ((await surveyOlderThan(surveyMs / SURVEY_SHARE)) && (await fits()));
-    if (isFree) granted.set(sandboxId, (granted.get(sandboxId) ?? 0) + bytes);
-    return isFree ? "free" : "tight";
-  };
+    if (freeBytes - sumOf(granted) < MIN_FREE_BYTES) return "none";
+    const bounds = [
+      [sandboxId, limits.sandboxBytes - bytes],
+      [undefined, limits.homeBytes - bytes],
+    ] as const;
+    const isFree = () => bounds.every(([id, maxBytes]) => usedBy(id, granted) <= maxBytes);
+    if (!isFree()) {
+      // It counts what was written of what was granted, and spools that ended since the last one.
+      await surveyOlderThan(surveyMs / SURVEY_SHARE);
+      for (const [id, maxBytes] of bounds) await squeeze(id, maxBytes);
+      if (!isFree()) return "tight";
+    }
+    add(granted, sandboxId, bytes);
+    return "free";
+  }
+
+  return { requestSpace, noteWritten: ({ sandboxId }, bytes) => add(written, sandboxId, bytes) };
 }
 
-function usedSince(granted: ReadonlyMap<string, number>): number {
-  return [...granted.values()].reduce((sum, bytes) => sum + bytes, 0);
+function add(amounts: Map<string, number>, sandboxId: string, bytes: number): void {
+  amounts.set(sandboxId, (amounts.get(sandboxId) ?? 0) + bytes);
+}
+
+function sumOf(amounts: ReadonlyMap<string, number>): number {
+  return [...amounts.values()].reduce((sum, bytes) => sum + bytes, 0);
 }

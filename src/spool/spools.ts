@@ -133,7 +133,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
 
-  const shared = { makeFolder, requestSpace: createQuota(root, survey, limits) };
+  const shared = { makeFolder, ...createQuota(root, survey, limits) };
 
   const inspect = (place: SpoolLocation) => inspectSpool(root, place, place.owner === owner());
 

@@ -29,6 +29,8 @@ export interface WriterFilesOptions {
   makeFolder(place: SpoolLocation): Promise<void>;
   /** Asked before each new file. */
   requestSpace(place: SpoolLocation, bytes: number): Promise<SpaceGrant>;
+  /** Told of what is written. */
+  noteWritten?(place: SpoolLocation, bytes: number): void;
 }
 
 /** A file of a spool, by the position of its first byte of output. */
@@ -91,6 +93,7 @@ export class WriterFiles {
     const handle = await this.#handleOf(file);
     await handle.appendFile(frames);
     file.bytes += frames.length;
+    this.#options.noteWritten?.(this.#options.place, frames.length);
   }
 
   /** Closes the file; the next output is appended to it. */
