@@ -8,6 +8,7 @@ import type { ByteReader } from "./byte-reader.ts";
 import type { TarEntry } from "./tar.ts";
 
 const PIECE_BYTES = 1024 * 1024;
+const ZEROS = Buffer.alloc(PIECE_BYTES);
 /** What is read of a file of the image to decide something. */
 const MAX_TEXT_BYTES = 1024 * 1024;
 
@@ -49,14 +50,16 @@ export async function createContents(directory: string, maxBytes: number): Promi
       count += 1;
       const file = await open(pathOf(content), "wx", 0o600);
       try {
+        // Before the data: what is not written is a hole.
+        await file.truncate(size);
         for (const { offset, size: part } of sparse?.extents ?? [{ offset: 0, size: dataBytes }]) {
           for (let done = 0; done < part;) {
             const piece = await reader.some(Math.min(part - done, PIECE_BYTES));
-            await writeAt(file, piece, offset + done);
+            // An archive of an image has holes as zeros.
+            if (!isZeros(piece)) await writeAt(file, piece, offset + done);
             done += piece.length;
           }
         }
-        if (sparse !== undefined) await file.truncate(size);
       } finally {
         await file.close();
       }
@@ -88,4 +91,8 @@ export async function createContents(directory: string, maxBytes: number): Promi
       }
     },
   };
+}
+
+function isZeros(piece: Buffer): boolean {
+  return piece.equals(ZEROS.subarray(0, piece.length));
 }

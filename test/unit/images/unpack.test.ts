@@ -1,6 +1,6 @@
 /** What an image's configuration and accounts say in other letters than those of ASCII. */
 
-import { readdir, stat } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unpackImage } from "../../../src/images/unpack.ts";
@@ -80,3 +80,14 @@ test.for(["/dev/null", "/var/pid/web", "/etc/passwd", "/bin/sh/web", "/../../web
     expect(image.home).toBe("/");
   },
 );
+
+test("zeros of a file, as an archive has its holes, take no room on the disk", async () => {
+  await using folder = await makeTempFolder();
+  const data = Buffer.alloc(8 * 1024 ** 2);
+  data.write("begin");
+  data.write("end", data.length - 3);
+  const { root } = await unpack(folder.path, {}, tar({ path: "hole", data }));
+  const file = join(root, "hole");
+  expect((await readFile(file)).equals(data)).toBe(true);
+  expect((await stat(file)).blocks * 512).toBeLessThan(2 * 1024 ** 2);
+});
