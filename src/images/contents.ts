@@ -1,6 +1,6 @@
 /** The contents of an image's files, each in a file of its own until the tree is known. */
 
-import { mkdir, open, writeFile } from "node:fs/promises";
+import { mkdir, open, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { writeAt } from "../common/files.ts";
@@ -50,13 +50,12 @@ export async function createContents(directory: string, maxBytes: number): Promi
       count += 1;
       const file = await open(pathOf(content), "wx", 0o600);
       try {
-        // Before the data: what is not written is a hole.
+        // Before the data: what is not written stays a hole.
         await file.truncate(size);
         for (const { offset, size: part } of sparse?.extents ?? [{ offset: 0, size: dataBytes }]) {
           for (let done = 0; done < part;) {
             const piece = await reader.some(Math.min(part - done, PIECE_BYTES));
-            // An archive of an image has holes as zeros.
-            if (!isZeros(piece)) await writeAt(file, piece, offset + done);
+            await writeData(file, piece, offset + done);
             done += piece.length;
           }
         }
@@ -93,6 +92,8 @@ export async function createContents(directory: string, maxBytes: number): Promi
   };
 }
 
-function isZeros(piece: Buffer): boolean {
-  return piece.equals(ZEROS.subarray(0, piece.length));
+/** Leaves out zeros: a layer of an image has the holes of sparse files as zeros. */
+async function writeData(file: FileHandle, piece: Buffer, position: number): Promise<void> {
+  if (piece.equals(ZEROS.subarray(0, piece.length))) return;
+  await writeAt(file, piece, position);
 }
