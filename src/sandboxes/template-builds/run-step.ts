@@ -92,12 +92,15 @@ export async function runStep(step: BuildStep, state: StepState, io: StepIo): Pr
 
 async function makeUser({ args }: BuildStep, io: StepIo): Promise<string> {
   const [given = "", sudo = ""] = args;
-  // A group, as Dockerfiles may name one, is that of the account.
-  const [account = ""] = given.split(":");
-  if (!ACCOUNT_PATTERN.test(account)) {
+  // A group, as Dockerfiles may name one, is that of the account; the log says where they differ.
+  const [account = "", ...groups] = given.split(":");
+  const isNamed =
+    groups.length <= 1 && [account, ...groups].every((id) => ACCOUNT_PATTERN.test(id));
+  if (!isNamed) {
     throw new SandboxError("invalid_argument", `${cut(given)} is no name of an account`);
   }
-  const script = { args: ["-c", USER_SCRIPT, "user", account, sudo], user: "root", cwd: "/" };
+  const parameters = [account, sudo, ...groups];
+  const script = { args: ["-c", USER_SCRIPT, "user", ...parameters], user: "root", cwd: "/" };
   const name = (await runBash(io, script, `user ${account}`)).trim();
   if (ACCOUNT_PATTERN.test(name)) return name;
   throw new SandboxError("failed_precondition", `user ${account}: no name was found`);

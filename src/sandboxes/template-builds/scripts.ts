@@ -117,7 +117,8 @@ chown -- "$2" "$1"
 `;
 
 /**
- * $1 name or number, $2 "true" for sudo without a password. Prints the name of the account. The rule
+ * $1 name or number, $2 "true" for sudo without a password, $3 a group or nothing, which is compared
+ * with that of the account. Prints the name of the account. The rule
  * names the account by its number: sudo reads no file with a dot in its name, and takes names as
  * `Defaults` for words of its language. The stand-in of an image without sudo goes by the group.
  */
@@ -168,6 +169,16 @@ if [ "$2" = true ] && [ "$name" != root ]; then
       sed -i -e "/^sudo:/s/:\$/:$name/;t" -e "/^sudo:/s/\$/,$name/" /etc/group
     fi
   fi
+fi
+shift 2
+group=$*
+if [ -n "$group" ]; then
+  case $group in
+  *[!0-9]*) gid=$(sed -n "/^$group:/{s/^[^:]*:[^:]*:\([0-9]*\).*/\1/p;q;}" /etc/group) ;;
+  *) gid=$group ;;
+  esac
+  own=$(id -g -- "$name")
+  [ "$gid" = "$own" ] || echo "the group $group has no effect: that of $name is $own" >&2
 fi
 printf '%s\n' "$name"
 `;

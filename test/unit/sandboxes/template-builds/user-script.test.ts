@@ -23,8 +23,22 @@ async function makeUser(folder: string, parameters: readonly string[]) {
   await writeFile(join(folder, "etc/passwd"), "root:x:0:0::/root:/bin/sh\n");
   const script = USER_SCRIPT.replaceAll(/\/(?=etc\/|usr\/local\/)/g, `${folder}/`);
   const env = { PATH: `${programs}:/usr/sbin:/usr/bin:/sbin:/bin` };
-  return (await run("/bin/sh", ["-c", script, "user", ...parameters], { env })).stdout;
+  const { stdout, stderr } = await run("/bin/sh", ["-c", script, "user", ...parameters], { env });
+  return `${stdout}${stderr}`;
 }
+
+test.for([
+  ["1001", ""],
+  ["staff", ""],
+  ["root", "the group root has no effect: that of plain is 1001\n"],
+  ["0", "the group 0 has no effect: that of plain is 1001\n"],
+  ["nogroup", "the group nogroup has no effect: that of plain is 1001\n"],
+] as const)("a group %s beside the account says %j", async ([group, note]) => {
+  await using folder = await makeTempFolder();
+  await mkdir(join(folder.path, "etc"));
+  await writeFile(join(folder.path, "etc/group"), "root:x:0:\nstaff:x:1001:a,b\n");
+  expect(await makeUser(folder.path, ["plain", "false", group])).toBe(`plain\n${note}`);
+});
 
 test.for(["plain", "with.dot", "back~", "Defaults", "ALL"])(
   "sudo reads the rule of the account %s",
