@@ -40,6 +40,8 @@ export interface RawConfig {
   readonly config: ImageConfig;
   /** As the image names it: `name`, `id`, `name:group`. */
   readonly user: string;
+  /** How many variables have a name that no shell can use. */
+  readonly unusableVariables: number;
   /** Digests of the layers as archives, the lowest first. */
   readonly diffIds: readonly string[];
 }
@@ -50,11 +52,13 @@ export function parseImageConfig(document: Buffer): RawConfig {
   if (os !== "linux" || architecture !== ownArchitecture()) {
     layoutFault(`it is for another machine than linux/${ownArchitecture()}`);
   }
+  const entries = config?.Env ?? [];
   return {
     diffIds: rootfs.diff_ids,
     user: config?.User ?? "",
+    unusableVariables: entries.filter((entry) => /^[^=]+=/.test(entry) && !isUsable(entry)).length,
     config: {
-      env: toVariables(config?.Env ?? []),
+      env: toVariables(entries),
       workdir: toWorkdir(config?.WorkingDir ?? ""),
       user: undefined,
       entrypoint: config?.Entrypoint ?? [],
@@ -69,13 +73,16 @@ function toVariables(entries: readonly string[]): ImageConfig["env"] {
   const found = new Map<string, string>();
   for (const entry of entries) {
     const equals = entry.indexOf("=");
-    const name = entry.slice(0, equals);
-    if (equals === -1 || !NAME_PATTERN.test(name) || entry.includes("\0")) continue;
-    found.set(name, entry.slice(equals + 1));
+    if (isUsable(entry)) found.set(entry.slice(0, equals), entry.slice(equals + 1));
   }
   const bytes = [...found].reduce((sum, [name, value]) => sum + Buffer.byteLength(name + value), 0);
   if (bytes > MAX_VARIABLE_BYTES) layoutFault("its environment is too large");
   return [...found].map(([name, value]) => ({ name, value }));
+}
+
+function isUsable(entry: string): boolean {
+  const equals = entry.indexOf("=");
+  return equals !== -1 && NAME_PATTERN.test(entry.slice(0, equals)) && !entry.includes("\0");
 }
 
 function toWorkdir(path: string): string | undefined {

@@ -8,10 +8,11 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { createByteReader } from "./byte-reader.ts";
 import { CAPABILITY_NAME, isPlainCapability } from "./capabilities.ts";
 import { createContents, type Contents } from "./contents.ts";
-import { parseImageConfig } from "./image-config.ts";
+import { parseImageConfig, type RawConfig } from "./image-config.ts";
 import type { ImageLimits, PulledImage, UnpackedImage, UnpackOptions } from "./images.ts";
 import { layoutFault, openLayer, readBlob, readManifest, type Descriptor } from "./layout.ts";
 import { readyTree } from "./ready.ts";
@@ -79,6 +80,7 @@ export async function unpackImage(
     workdir: raw.config.workdir,
     signal,
   });
+  noteConfig(state, raw, ready.user);
   options.onProgress?.("writing the files");
   await writeTree({
     root: state.tree.root,
@@ -211,6 +213,17 @@ async function applyEntry(
 
 function note({ notes }: State, text: string): void {
   notes.set(text, (notes.get(text) ?? 0) + 1);
+}
+
+/** What a template does not keep of the configuration. */
+function noteConfig(state: State, raw: RawConfig, user: string | undefined): void {
+  const { notes } = state;
+  if (raw.unusableVariables > 0) {
+    notes.set("variables with names that no shell can use were left out", raw.unusableVariables);
+  }
+  if (raw.user !== "" && user === undefined) {
+    note(state, `its user ${quoteUntrusted(JSON.stringify(raw.user))} has no account`);
+  }
 }
 
 function toMetadata(state: State, entry: TarEntry): Metadata {

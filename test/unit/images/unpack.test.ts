@@ -47,6 +47,21 @@ test.for([
   expect(image.config.workdir).toBe(workdir);
 });
 
+test.for([
+  [{}, []],
+  [{ User: "root", Env: ["A=1", "B", "_c="] }, []],
+  [
+    { Env: ["a.b=1", "c-d=2", "E=3", "=4"] },
+    ["variables with names that no shell can use were left out (2)"],
+  ],
+  [{ User: "1001:0" }, ['its user "1001:0" has no account (1)']],
+  [{ User: "nobody\u001b[31m" }, [String.raw`its user "nobody\u001b[31m" has no account (1)`]],
+] as const)("of the configuration %j is noted %j", async ([config, notes]) => {
+  await using folder = await makeTempFolder();
+  const { image } = await unpack(folder.path, config);
+  expect(image.notes).toEqual(notes);
+});
+
 test("the home of an account is told in UTF-8", async () => {
   await using folder = await makeTempFolder();
   const accounts = "root:x:0:0:root:/root:/bin/sh\njorg:x:1:1::/home/jörg:/bin/sh\n";
