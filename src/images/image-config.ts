@@ -27,6 +27,7 @@ const schema = z.object({
       Env: z.array(text).max(MAX_VARIABLES).nullish(),
       WorkingDir: z.string().max(MAX_PATH).nullish(),
       User: z.string().max(256).nullish(),
+      OnBuild: list,
       Entrypoint: list,
       Cmd: list,
       ExposedPorts: record,
@@ -40,8 +41,8 @@ export interface RawConfig {
   readonly config: ImageConfig;
   /** As the image names it: `name`, `id`, `name:group`. */
   readonly user: string;
-  /** How many variables have a name that no shell can use. */
-  readonly unusableVariables: number;
+  /** What a template does not keep, and how many there are of it. */
+  readonly leftOut: readonly (readonly [what: string, count: number])[];
   /** Digests of the layers as archives, the lowest first. */
   readonly diffIds: readonly string[];
 }
@@ -56,7 +57,13 @@ export function parseImageConfig(document: Buffer): RawConfig {
   return {
     diffIds: rootfs.diff_ids,
     user: config?.User ?? "",
-    unusableVariables: entries.filter((entry) => /^[^=]+=/.test(entry) && !isUsable(entry)).length,
+    leftOut: [
+      [
+        "variables with names that no shell can use were left out",
+        entries.filter((entry) => /^[^=]+=/.test(entry) && !isUsable(entry)).length,
+      ],
+      ["its ONBUILD instructions are not run", config?.OnBuild?.length ?? 0],
+    ],
     config: {
       env: toVariables(entries),
       workdir: toWorkdir(config?.WorkingDir ?? ""),

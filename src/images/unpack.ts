@@ -217,10 +217,7 @@ function note({ notes }: State, text: string): void {
 
 /** What a template does not keep of the configuration. */
 function noteConfig(state: State, raw: RawConfig, user: string | undefined): void {
-  const { notes } = state;
-  if (raw.unusableVariables > 0) {
-    notes.set("variables with names that no shell can use were left out", raw.unusableVariables);
-  }
+  for (const [what, count] of raw.leftOut) if (count > 0) state.notes.set(what, count);
   if (raw.user !== "" && user === undefined) {
     note(state, `its user ${quoteUntrusted(JSON.stringify(raw.user))} has no account`);
   }
