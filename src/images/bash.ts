@@ -23,8 +23,10 @@ exec ${FOLDER}/loader --argv0 bash --library-path ${FOLDER}/lib ${FOLDER}/bash "
 
 /** Says whether the image had none. */
 export async function giveBash(files: TreeWriter, signal: AbortSignal): Promise<boolean> {
-  if (files.isProgram(PLACES[0])) return false;
-  const other = PLACES.find((path) => files.isProgram(path));
+  // An image that was exported has the stand-in of its first import.
+  const isOwn = [START, FALLBACK].includes((await files.read(PLACES[0])) ?? "");
+  if (!isOwn && files.isProgram(PLACES[0])) return false;
+  const other = isOwn ? undefined : PLACES.find((path) => files.isProgram(path));
   if (other !== undefined) {
     const text = `#!/bin/sh\nexec ${other} "$@"\n`;
     await files.write(PLACES[0], text, { mode: PROGRAM_MODE });

@@ -46,13 +46,16 @@ exec su -m -s /bin/sh "$user" -c '[ "$0" != -- ] || shift; exec env "$@"' -- sud
 export async function giveSudo(files: TreeWriter): Promise<boolean> {
   files.makeDirectory("/etc/sudoers.d", 0o750);
   await files.write("/etc/sudoers.d/sandbox-mcp", RULE, { mode: 0o440 });
-  if (PLACES.some((path) => files.isProgram(path))) {
+  const program = standIn(SCRIPT_PATH);
+  // An image that was exported has the stand-in of its first import.
+  const isOwn = (await files.read(PLACES[0])) === program.toString("latin1");
+  if (!isOwn && PLACES.some((path) => files.isProgram(path))) {
     await includeRules(files);
     return false;
   }
   await files.write(SCRIPT_PATH, SCRIPT, { mode: 0o755 });
   const gid = await findSudoGroup(files);
-  await files.write(PLACES[0], standIn(SCRIPT_PATH), { mode: STAND_IN_MODE, gid });
+  await files.write(PLACES[0], program, { mode: STAND_IN_MODE, gid });
   return true;
 }
 

@@ -65,3 +65,11 @@ test.for([
   });
   expect([stdout, status]).toEqual(expected);
 });
+
+test("the stand-in of an earlier import is no sudo of the image", async () => {
+  await using folder = await makeTempFolder();
+  const contents = await createContents(join(folder.path, "contents"), 1024 ** 2);
+  const files = createTreeWriter(createTree(), contents);
+  expect([await giveSudo(files), await giveSudo(files)]).toEqual([true, true]);
+  expect(files.isFile("/etc/sudoers")).toBe(false);
+});
