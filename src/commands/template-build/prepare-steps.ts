@@ -12,7 +12,7 @@ export interface PreparedStep {
   readonly files: FileSet | undefined;
 }
 
-export interface PreparedSteps {
+interface PreparedSteps {
   readonly steps: readonly PreparedStep[];
   /** Those of the plan, and what is left out of it. */
   readonly notes: readonly string[];

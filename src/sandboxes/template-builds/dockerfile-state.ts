@@ -13,7 +13,7 @@ import type { StepState } from "./run-step.ts";
 const PLAIN_USER = "user";
 const PLAIN_WORKDIR = "/home/user";
 
-export interface NamedState {
+interface NamedState {
   readonly user: string | undefined;
   readonly workdir: string | undefined;
 }
