@@ -117,27 +117,49 @@ chown -- "$2" "$1"
 `;
 
 /**
- * $1 name or number, $2 "true" for sudo without a password, $3 a group or nothing, which is compared
- * with that of the account. Prints the name of the account. The rule
- * names the account by its number: sudo reads no file with a dot in its name, and takes names as
- * `Defaults` for words of its language. The stand-in of an image without sudo goes by the group.
+ * $1 name or number, $2 "true" for sudo without a password, $3 a group or nothing: that of a number
+ * without an account, else it is compared with that of the account. Prints the name of the account.
+ * The rule names the account by its number: sudo reads no file with a dot in its name, and takes names
+ * as `Defaults` for words of its language. The stand-in of an image without sudo goes by the group.
  */
 export const USER_SCRIPT = String.raw`
 set -eu
 has() { command -v "$1" >/dev/null 2>&1; }
-# $1 name, $2 number or nothing. As in docker, a number without an account is in the group root.
+account=$1 sudo=$2
+shift 2
+group=$* wanted=0 primary=root
+case $group in
+'') ;;
+*[!0-9]*)
+  wanted=$(sed -n "/^$group:/{s/^[^:]*:[^:]*:\([0-9]*\).*/\1/p;q;}" /etc/group)
+  primary=$group
+  ;;
+*)
+  wanted=$group
+  primary=$(sed -n "/^[^:]*:[^:]*:$group:/{s/:.*//p;q;}" /etc/group)
+  ;;
+esac
+# $1 name, $2 number or nothing. As in docker, a number without an account is in the group root or in
+# the one that was named.
 add_account() {
   name=$1 uid=$2
   if [ -z "$uid" ]; then set --
-  elif has useradd; then set -- -u "$uid" -g 0
-  else set -- -u "$uid" -G root; fi
+  else
+    [ -n "$wanted" ] || { echo "there is no group $group" >&2; exit 1; }
+    if [ -z "$primary" ]; then
+      primary=group$wanted
+      printf '%s:x:%s:\n' "$primary" "$wanted" >> /etc/group
+    fi
+    if has useradd; then set -- -u "$uid" -g "$wanted"
+    else set -- -u "$uid" -G "$primary"; fi
+  fi
   if has useradd; then useradd -m "$@" -s /bin/bash -- "$name" >&2
   elif has adduser; then adduser -D "$@" -s /bin/bash "$name" >&2
   else add_lines; fi
 }
 # A small image of the family of Fedora has neither program.
 add_lines() {
-  gid=0 home=/home/$name
+  gid=$wanted home=/home/$name
   if [ -z "$uid" ]; then
     uid=1000
     while grep -q "^[^:]*:[^:]*:$uid:" /etc/passwd /etc/group; do uid=$((uid + 1)); done
@@ -148,16 +170,16 @@ add_lines() {
   mkdir -p -- "$home"
   chown -- "$uid:$gid" "$home"
 }
-case $1 in
-*[!0-9]*) name=$1 ;;
-*) name=$(sed -n "/^[^:]*:[^:]*:$1:/{s/:.*//p;q;}" /etc/passwd) ;;
+case $account in
+*[!0-9]*) name=$account ;;
+*) name=$(sed -n "/^[^:]*:[^:]*:$account:/{s/:.*//p;q;}" /etc/passwd) ;;
 esac
 if [ -z "$name" ]; then
-  name=user$1
-  add_account "$name" "$1"
+  name=user$account
+  add_account "$name" "$account"
 fi
 id -u -- "$name" >/dev/null 2>&1 || add_account "$name" ""
-if [ "$2" = true ] && [ "$name" != root ]; then
+if [ "$sudo" = true ] && [ "$name" != root ]; then
   uid=$(id -u -- "$name")
   mkdir -p /etc/sudoers.d
   printf '#%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$uid" > "/etc/sudoers.d/90-$uid"
@@ -170,15 +192,9 @@ if [ "$2" = true ] && [ "$name" != root ]; then
     fi
   fi
 fi
-shift 2
-group=$*
 if [ -n "$group" ]; then
-  case $group in
-  *[!0-9]*) gid=$(sed -n "/^$group:/{s/^[^:]*:[^:]*:\([0-9]*\).*/\1/p;q;}" /etc/group) ;;
-  *) gid=$group ;;
-  esac
   own=$(id -g -- "$name")
-  [ "$gid" = "$own" ] || echo "the group $group has no effect: that of $name is $own" >&2
+  [ "$wanted" = "$own" ] || echo "the group $group has no effect: that of $name is $own" >&2
 fi
 printf '%s\n' "$name"
 `;

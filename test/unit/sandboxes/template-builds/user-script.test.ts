@@ -68,6 +68,29 @@ test("a number without an account gets one in the group root, as in docker", asy
   expect(await makeUser(folder.path, ["0", "false"])).toBe("root\n");
 });
 
+test.for([
+  ["1001", "-m -u 4321 -g 1001 -s /bin/bash -- user4321\n", "root:x:0:\ngroup1001:x:1001:\n"],
+  ["0", "-m -u 4321 -g 0 -s /bin/bash -- user4321\n", "root:x:0:\n"],
+  ["root", "-m -u 4321 -g 0 -s /bin/bash -- user4321\n", "root:x:0:\n"],
+] as const)("a number without an account gets one in the group %s", async (given) => {
+  const [group, accounts, groups] = given;
+  await using folder = await makeTempFolder();
+  await mkdir(join(folder.path, "etc"));
+  await writeFile(join(folder.path, "etc/group"), "root:x:0:\n");
+  expect(await makeUser(folder.path, ["4321", "false", group])).toMatch(/^user4321\n/);
+  expect(await readFile(join(folder.path, "accounts"), "utf8")).toBe(accounts);
+  expect(await readFile(join(folder.path, "etc/group"), "utf8")).toBe(groups);
+});
+
+test("a number without an account in a group that is not there is refused", async () => {
+  await using folder = await makeTempFolder();
+  await mkdir(join(folder.path, "etc"));
+  await writeFile(join(folder.path, "etc/group"), "root:x:0:\n");
+  await expect(makeUser(folder.path, ["4321", "false", "staff"])).rejects.toMatchObject({
+    stderr: "there is no group staff\n",
+  });
+});
+
 test("an image with the stand-in of sudo gets a member of its group", async () => {
   await using folder = await makeTempFolder();
   const library = join(folder.path, "usr/local/lib/sandbox-mcp");
@@ -95,28 +118,31 @@ test("an image without useradd and adduser gets the lines of an account", async 
   await writeFile(join(folder.path, "etc/passwd"), "user:x:1000:1000::/home/user:/bin/sh\n");
   await writeFile(join(folder.path, "etc/group"), "sudo:x:27:\nother:x:1001:\n");
   const script = USER_SCRIPT.replaceAll(/\/(?=etc\/|usr\/local\/|home\/)/g, `${folder.path}/`);
-  for (const [name = "", sudo = ""] of [
+  for (const [name = "", sudo = "", group = ""] of [
     ["bob", "true"],
     ["bob", "true"],
     ["eve", "true"],
     ["4321", "false"],
+    ["5432", "false", "66"],
   ]) {
-    await run("/bin/sh", ["-c", script, "user", name, sudo], { env: { PATH: programs } });
+    await run("/bin/sh", ["-c", script, "user", name, sudo, group], { env: { PATH: programs } });
   }
   const home = join(folder.path, "home");
   expect(await readFile(join(folder.path, "etc/passwd"), "utf8")).toBe(
     "user:x:1000:1000::/home/user:/bin/sh\n" +
       `bob:x:1002:1002::${home}/bob:/bin/bash\n` +
       `eve:x:1003:1003::${home}/eve:/bin/bash\n` +
-      `user4321:x:4321:0::${home}/user4321:/bin/bash\n`,
+      `user4321:x:4321:0::${home}/user4321:/bin/bash\n` +
+      `user5432:x:5432:66::${home}/user5432:/bin/bash\n`,
   );
   expect(await readFile(join(folder.path, "etc/group"), "utf8")).toBe(
-    "sudo:x:27:bob,eve\nother:x:1001:\nbob:x:1002:\neve:x:1003:\n",
+    "sudo:x:27:bob,eve\nother:x:1001:\nbob:x:1002:\neve:x:1003:\ngroup66:x:66:\n",
   );
   expect(await readFile(join(folder.path, "owners"), "utf8")).toBe(
-    `-- 1002:1002 ${home}/bob\n-- 1003:1003 ${home}/eve\n-- 4321:0 ${home}/user4321\n`,
+    `-- 1002:1002 ${home}/bob\n-- 1003:1003 ${home}/eve\n` +
+      `-- 4321:0 ${home}/user4321\n-- 5432:66 ${home}/user5432\n`,
   );
-  expect(await readdir(home)).toEqual(["bob", "eve", "user4321"]);
+  expect(await readdir(home)).toEqual(["bob", "eve", "user4321", "user5432"]);
 });
 
 async function programPath(name: string): Promise<string> {
