@@ -2,7 +2,7 @@
 
 import { errorText, hasErrorCode, SandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
-import { callDaemon } from "../sandboxes/daemon-call.ts";
+import { callDaemon } from "../sandboxes/boot/daemon-call.ts";
 import type { PodDialer } from "./dial.ts";
 
 export interface DaemonQuestion {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { errorText, hasErrorCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
-import { initDaemon, toRefusedStart } from "../sandboxes/boot.ts";
+import { initDaemon, toRefusedStart } from "../sandboxes/boot/boot.ts";
 import { askDaemon } from "./ask-daemon.ts";
 import type { ClusterContext } from "./context.ts";
 import type { PodDialer } from "./dial.ts";

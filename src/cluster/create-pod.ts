@@ -5,7 +5,7 @@ import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
-import { toStartingRecord } from "../sandboxes/create-plan.ts";
+import { toStartingRecord } from "../sandboxes/create/create-plan.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "../sandboxes/sandbox.ts";
 import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";

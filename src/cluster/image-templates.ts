@@ -3,10 +3,13 @@
 import { SandboxError } from "../common/errors.ts";
 import { sha256Hex } from "../common/hash.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
-import { DEFAULT_TAG } from "../sandboxes/built-ins.ts";
 import { paginate } from "../sandboxes/paging.ts";
-import { requireReference, type ResolvedTemplate } from "../sandboxes/resolve-template.ts";
-import type { Templates } from "../sandboxes/templates.ts";
+import { DEFAULT_TAG } from "../sandboxes/templates/built-ins.ts";
+import {
+  requireReference,
+  type ResolvedTemplate,
+} from "../sandboxes/templates/resolve-template.ts";
+import type { Templates } from "../sandboxes/templates/templates.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import { missingAbility } from "./missing-abilities.ts";

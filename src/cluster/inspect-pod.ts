@@ -6,7 +6,7 @@ import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
-import { toFilter, type LogQuery } from "../sandboxes/log-book.ts";
+import { toFilter, type LogQuery } from "../sandboxes/logs/log-book.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type { LogLine } from "../store/log-records.ts";
 import { askDaemon } from "./ask-daemon.ts";

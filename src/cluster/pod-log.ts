@@ -1,10 +1,10 @@
 /** The log of a sandbox that is a Pod: the lines that its daemon keeps, which root inside may have written. */
 
 import { RECORD_LEVELS, toRecordLevel } from "../common/log-level.ts";
-import { LINE_PATTERN } from "../sandboxes/follow-daemon.ts";
-import type { LogSubject } from "../sandboxes/log-batch.ts";
-import { toLine } from "../sandboxes/log-batch.ts";
-import { MAX_READ_LINES, parseLine, withinBytes } from "../sandboxes/log-book.ts";
+import { LINE_PATTERN } from "../sandboxes/logs/follow-daemon.ts";
+import type { LogSubject } from "../sandboxes/logs/log-batch.ts";
+import { toLine } from "../sandboxes/logs/log-batch.ts";
+import { MAX_READ_LINES, parseLine, withinBytes } from "../sandboxes/logs/log-book.ts";
 import type { LogFilter, LogLine } from "../store/log-records.ts";
 
 /** Far more than a daemon keeps; of more the newest ones are read. */

@@ -3,7 +3,7 @@
 import { sha256Hex } from "../common/hash.ts";
 import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
-import { VOLUME_OWNER_ID } from "../sandboxes/volume-disks.ts";
+import { VOLUME_OWNER_ID } from "../sandboxes/volumes/volume-disks.ts";
 import { CONTAINER_NAME, partLabels } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
 

@@ -1,7 +1,7 @@
 /** Running sandboxes as the gateway reaches them: made when first asked for, ended with their Pod. */
 
 import type { Clock } from "../common/clock.ts";
-import { initDaemon, toInit } from "../sandboxes/boot.ts";
+import { initDaemon, toInit } from "../sandboxes/boot/boot.ts";
 import { beginRun, endpointFacts, type Endpoint, type Run } from "../sandboxes/run.ts";
 import { createPodDialer, type PodDialer } from "./dial.ts";
 import { addressOf, type Pod } from "./objects.ts";

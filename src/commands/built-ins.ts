@@ -9,7 +9,7 @@ import { createOnce, discardFolder, removeDrafts } from "../engine/host/drafts.t
 import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
-import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
+import type { BuiltInTemplate } from "../sandboxes/templates/built-ins.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { findBase, findNewest, listLayers } from "./base-layers.ts";
 import { createBuildTarget, type BuildTarget } from "./build-target.ts";

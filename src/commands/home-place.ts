@@ -95,7 +95,7 @@ async function disownCopy(path: string): Promise<number> {
   // Another process may have done so meanwhile.
   if ((await readPlace(path))?.path === path) return 0;
   // Rare, and most of the service: a stdio server answers its host before it loads that.
-  const { forgetInstance, ownersOf } = await import("../sandboxes/instance-rows.ts");
+  const { forgetInstance, ownersOf } = await import("../sandboxes/reclaim/instance-rows.ts");
   const { openStore } = await import("../store/sqlite.ts");
   using store = openStore({ path: join(path, "state.db") });
   const rows = [...ownersOf(store)].map((owner) => store.sandboxes.ofOwner(owner));

@@ -13,7 +13,7 @@ import {
   instanceDirectory,
   isAlive,
   listContainers,
-} from "../sandboxes/reclaim.ts";
+} from "../sandboxes/reclaim/reclaim.ts";
 import { forgetAddress } from "./serve-address.ts";
 
 /** Of an instance with a fixed name, while it is taken or left. */

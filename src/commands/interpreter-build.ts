@@ -8,7 +8,7 @@ import {
   INTERPRETER_RECIPE,
   INTERPRETER_TEMPLATE,
 } from "../engine/templates/interpreter.ts";
-import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
+import type { BuiltInTemplate } from "../sandboxes/templates/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import { createBuildTarget, type BuildTarget } from "./build-target.ts";

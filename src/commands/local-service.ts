@@ -14,7 +14,7 @@ import { canShareUsr } from "../engine/host/id-maps.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { prepareTrust } from "../engine/templates/trust.ts";
 import type { OnExit } from "../mcp/state.ts";
-import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
+import { controlSocketPath, isAlive } from "../sandboxes/reclaim/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { commandLine } from "./command-line.ts";

@@ -17,7 +17,7 @@ import { removeTree } from "../common/remove-tree.ts";
 import type { Config } from "../config.ts";
 import { startListener } from "../listener/listener.ts";
 import { createKeyCheck, newKey } from "../sandboxes/keys.ts";
-import { controlSocketPath, removeDeadFronts } from "../sandboxes/reclaim.ts";
+import { controlSocketPath, removeDeadFronts } from "../sandboxes/reclaim/reclaim.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { EXIT_OK } from "./command.ts";
 import type { PrivateListener } from "./embedded-service.ts";

@@ -3,7 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
 import { findBuildLack, type BuildLack } from "../engine/templates/base.ts";
-import { hasImage } from "../sandboxes/layer-folders.ts";
+import { hasImage } from "../sandboxes/builds/layer-folders.ts";
 import { findBase, hasLostModes, listLayers } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createSystemClock } from "../common/clock.ts";
 import { createSilentLog } from "../common/log.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
-import { createCopyLedger } from "../sandboxes/disk-space.ts";
+import { createCopyLedger } from "../sandboxes/disks/disk-space.ts";
 import { requireSpace } from "../sandboxes/template-builds/free-space.ts";
 import { openStore } from "../store/sqlite.ts";
 

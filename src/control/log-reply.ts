@@ -2,7 +2,7 @@
 
 import { setImmediate } from "node:timers/promises";
 import { toRecordLevel } from "../common/log-level.ts";
-import type { LogRecord } from "../sandboxes/log-book.ts";
+import type { LogRecord } from "../sandboxes/logs/log-book.ts";
 import type { LogsBody } from "../wire/control.ts";
 import { toTime } from "./reply.ts";
 

@@ -8,10 +8,10 @@ import {
   type SandboxErrorOptions,
 } from "../common/errors.ts";
 import { shortageOf } from "../common/shortage.ts";
-import type { CarriedMemory } from "../sandboxes/memory.ts";
+import type { CarriedMemory } from "../sandboxes/builds/memory.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
-import type { Snapshot } from "../sandboxes/snapshots.ts";
-import type { Build, ListedTemplate, Tag, Template } from "../sandboxes/templates.ts";
+import type { Snapshot } from "../sandboxes/snapshots/snapshots.ts";
+import type { Build, ListedTemplate, Tag, Template } from "../sandboxes/templates/templates.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type {
   ListedTemplateBody,

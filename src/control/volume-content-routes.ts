@@ -5,8 +5,8 @@ import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { faultsOf, z } from "../common/schema.ts";
-import type { VolumeEntry } from "../sandboxes/volume-entry.ts";
-import type { VolumeFiles } from "../sandboxes/volume-files.ts";
+import type { VolumeEntry } from "../sandboxes/volumes/volume-entry.ts";
+import type { VolumeFiles } from "../sandboxes/volumes/volume-files.ts";
 import {
   volumeChangeSchema,
   volumeEntryQuery,

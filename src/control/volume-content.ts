@@ -10,7 +10,7 @@ import type { Logger } from "../common/log.ts";
 import { readQuery, requireUtf8 } from "../common/query.ts";
 import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
-import type { VolumeFiles } from "../sandboxes/volume-files.ts";
+import type { VolumeFiles } from "../sandboxes/volumes/volume-files.ts";
 import { retryHeaders } from "../wire/retry.ts";
 import { toFault } from "./reply.ts";
 import { CONTENT_ROUTES, parse, type ContentRoute } from "./volume-content-routes.ts";

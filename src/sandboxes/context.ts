@@ -8,15 +8,15 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import type { Transition } from "../wire/messages.ts";
-import type { CopyLedger } from "./disk-space.ts";
-import type { LogBook } from "./log-book.ts";
+import type { CopyLedger } from "./disks/disk-space.ts";
+import type { LogBook } from "./logs/log-book.ts";
 import type { CleanupRetries } from "./retry-cleanup.ts";
 import type { Run } from "./run.ts";
 import type { Secrets } from "./secrets.ts";
 import type { TeamQuota } from "./team-quota.ts";
-import type { Templates } from "./templates.ts";
+import type { Templates } from "./templates/templates.ts";
 import type { UsageMeter } from "./usage-meter.ts";
-import type { VolumeDisks } from "./volume-disks.ts";
+import type { VolumeDisks } from "./volumes/volume-disks.ts";
 
 /** The modules and handles below the registry. */
 export interface Services extends CleanupRetries {

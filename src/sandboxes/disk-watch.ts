@@ -13,12 +13,12 @@ import {
   planBudget,
   type DiskBudget,
   type HostSpace,
-} from "./disk-budget.ts";
-import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
-import { readSpace } from "./disk-space.ts";
+} from "./disks/disk-budget.ts";
+import { openDiskImages, type DiskImages, type ImageLook } from "./disks/disk-images.ts";
+import { readSpace } from "./disks/disk-space.ts";
 import { notePromisedToOthers, readOtherImages } from "./other-images.ts";
-import { pauseEntry } from "./pause-sandbox.ts";
-import { resumeEntry } from "./resume-sandbox.ts";
+import { pauseEntry } from "./pause/pause-sandbox.ts";
+import { resumeEntry } from "./pause/resume-sandbox.ts";
 
 const FIRST_LOOK_MS = 25;
 /** While no disk image is mounted; a sandbox that starts is noted. */

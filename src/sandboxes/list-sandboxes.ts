@@ -2,8 +2,8 @@
 
 import type { SandboxRecord } from "../store/store.ts";
 import { findSizeFault, METADATA_BOUNDS } from "../wire/bounds.ts";
+import { findMemoryFault } from "./builds/memory.ts";
 import type { SandboxEntry, Services, Tenant, Registry, Limits } from "./context.ts";
-import { findMemoryFault } from "./memory.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 

@@ -7,11 +7,11 @@ import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord, BuildRecord } from "../store/store.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
-import { toInit } from "./boot.ts";
-import { releaseForkBuild } from "./builds.ts";
+import { toInit } from "./boot/boot.ts";
+import { releaseForkBuild } from "./builds/builds.ts";
 import type { SandboxEntry, Tenant, Registry, Services, History, Folders } from "./context.ts";
-import { discard } from "./discard.ts";
-import { followDaemon } from "./follow-daemon.ts";
+import { followDaemon } from "./logs/follow-daemon.ts";
+import { discard } from "./reclaim/discard.ts";
 import { beginRun, endpointFacts, type Run } from "./run.ts";
 import { servicePortsOf } from "./service-ports.ts";
 

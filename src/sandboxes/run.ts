@@ -8,7 +8,7 @@ import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema } from "../wire/control.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import { callDaemon, createDaemonWatch, type DaemonWatch } from "./daemon-call.ts";
+import { callDaemon, createDaemonWatch, type DaemonWatch } from "./boot/daemon-call.ts";
 import { tokensOf, type Secrets } from "./secrets.ts";
 
 /** What the gateway may know of a running sandbox. One object per run: it ends with the run. */

@@ -3,9 +3,9 @@
 import type { Container, ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
-import type { CarriedMemory } from "./memory.ts";
+import type { CarriedMemory } from "./builds/memory.ts";
 import { openEnvironment, tokensOf, type Secrets } from "./secrets.ts";
-import type { MountRequest } from "./volume-rules.ts";
+import type { MountRequest } from "./volumes/volume-rules.ts";
 
 /** A sandbox at one moment. */
 export interface Sandbox {

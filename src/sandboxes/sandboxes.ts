@@ -8,22 +8,29 @@ import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
-import { adoptSandboxes } from "./adopt.ts";
-import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
-import { tellChangedLayers } from "./changed-layers.ts";
+import { tellChangedLayers } from "./builds/changed-layers.ts";
+import { SNAPSHOT_DISKS } from "./builds/layer-folders.ts";
 import type { Folders, History, Registry, SandboxEntry, Services, Tenant } from "./context.ts";
-import { discard } from "./discard.ts";
+import { startPool, type Pool, type PoolShare } from "./create/pool.ts";
 import { startDiskWatch } from "./disk-watch.ts";
-import { expireDue, nextExpiry } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
-import { forgetUnfinished } from "./instance-rows.ts";
-import { SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { countByTeam, countSandboxes, type SandboxCount } from "./list-sandboxes.ts";
-import { startLogBook } from "./log-book.ts";
-import { startDiskMoves, type PauseToDisk } from "./pause-to-disk.ts";
-import { startPool, type Pool, type PoolShare } from "./pool.ts";
-import { reclaimAtStart } from "./reclaim-at-start.ts";
-import { containersDirectory } from "./reclaim.ts";
+import { startLogBook } from "./logs/log-book.ts";
+import { startDiskMoves, type PauseToDisk } from "./pause/pause-to-disk.ts";
+import {
+  endpoints,
+  locate,
+  stoppedSandboxes,
+  wakeSandbox,
+  type StoppedSandbox,
+  type WakeRequest,
+} from "./pause/wake.ts";
+import { adoptSandboxes } from "./reclaim/adopt.ts";
+import { discard } from "./reclaim/discard.ts";
+import { expireDue, nextExpiry } from "./reclaim/end-sandbox.ts";
+import { forgetUnfinished } from "./reclaim/instance-rows.ts";
+import { reclaimAtStart } from "./reclaim/reclaim-at-start.ts";
+import { containersDirectory } from "./reclaim/reclaim.ts";
 import { endEntry } from "./registry.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
@@ -32,20 +39,13 @@ import { toOperations, type RegistryContext, type TeamSandboxes } from "./team-s
 import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
 import type { Uploads } from "./template-builds/uploads.ts";
-import { createTemplates, registerBuiltIns } from "./templates.ts";
+import type { BuiltInTemplate, TemplatesOptions } from "./templates/built-ins.ts";
+import { createTemplates, registerBuiltIns } from "./templates/templates.ts";
 import { rebaseRuns } from "./timeout.ts";
 import { startUsageMeter } from "./usage-meter.ts";
-import { startVolumeDisks, type VolumeDisksOptions } from "./volume-disks.ts";
-import { openVolume, type VolumeFiles } from "./volume-files.ts";
-import { finishVolumes } from "./volumes.ts";
-import {
-  endpoints,
-  locate,
-  stoppedSandboxes,
-  wakeSandbox,
-  type StoppedSandbox,
-  type WakeRequest,
-} from "./wake.ts";
+import { startVolumeDisks, type VolumeDisksOptions } from "./volumes/volume-disks.ts";
+import { openVolume, type VolumeFiles } from "./volumes/volume-files.ts";
+import { finishVolumes } from "./volumes/volumes.ts";
 import { createWatchList } from "./watch-list.ts";
 
 interface SandboxesOptions {

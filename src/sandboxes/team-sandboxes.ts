@@ -2,20 +2,20 @@
 
 import type { Track } from "../common/concurrency.ts";
 import type { LogLine } from "../store/log-records.ts";
-import { createOnce } from "./create-once.ts";
-import type { CreateContext } from "./create-sandbox.ts";
+import { createOnce } from "./create/create-once.ts";
+import type { CreateContext } from "./create/create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
-import { killSandbox } from "./end-sandbox.ts";
-import type { ForkOptions } from "./fork-rules.ts";
-import { forkSandbox, type ForkResult } from "./fork-sandbox.ts";
 import { detailEntry, listSandboxes, type ListQuery, type SandboxList } from "./list-sandboxes.ts";
-import type { LogQuery } from "./log-book.ts";
+import type { LogQuery } from "./logs/log-book.ts";
 import type { Page } from "./paging.ts";
-import { pauseSandbox } from "./pause-sandbox.ts";
+import { pauseSandbox } from "./pause/pause-sandbox.ts";
+import type { ResumeOptions } from "./pause/resume-run.ts";
+import { connectSandbox, resumeSandbox, type Connected } from "./pause/resume-sandbox.ts";
+import { killSandbox } from "./reclaim/end-sandbox.ts";
 import { findEntry, requireEntry } from "./registry.ts";
-import type { ResumeOptions } from "./resume-run.ts";
-import { connectSandbox, resumeSandbox, type Connected } from "./resume-sandbox.ts";
 import type { CreateOptions, CreationKey, Sandbox, StartedSandbox } from "./sandbox.ts";
+import type { ForkOptions } from "./snapshots/fork-rules.ts";
+import { forkSandbox, type ForkResult } from "./snapshots/fork-sandbox.ts";
 import {
   createSnapshot,
   listSnapshots,
@@ -23,14 +23,20 @@ import {
   type Snapshot,
   type SnapshotQuery,
   type SnapshotRequest,
-} from "./snapshots.ts";
+} from "./snapshots/snapshots.ts";
 import type { BuildsContext } from "./template-builds/end-build.ts";
 import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
-import type { Templates } from "./templates.ts";
+import type { Templates } from "./templates/templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
 import type { Sample, SampleRange } from "./usage-meter.ts";
-import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
+import {
+  createVolume,
+  getVolume,
+  listVolumes,
+  removeVolume,
+  type Volume,
+} from "./volumes/volumes.ts";
 
 export type RegistryContext = CreateContext & BuildsContext;
 

@@ -3,9 +3,9 @@
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { BuiltInTemplate } from "../../src/sandboxes/built-ins.ts";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
-import { eraseTemplate } from "../../src/sandboxes/templates.ts";
+import type { BuiltInTemplate } from "../../src/sandboxes/templates/built-ins.ts";
+import { eraseTemplate } from "../../src/sandboxes/templates/templates.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";

@@ -5,7 +5,7 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { StepMessage } from "../../src/common/steps.ts";
-import { newTemplate } from "../../src/sandboxes/new-template.ts";
+import { newTemplate } from "../../src/sandboxes/templates/new-template.ts";
 import { atStep } from "../support/at-step.ts";
 import { READY_BUILD } from "../support/build-record.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";

@@ -9,7 +9,7 @@ import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { readContent } from "../../src/control/read-content.ts";
 import { takeUpload } from "../../src/control/uploads.ts";
-import { createCopyLedger } from "../../src/sandboxes/disk-space.ts";
+import { createCopyLedger } from "../../src/sandboxes/disks/disk-space.ts";
 import { openUploads } from "../../src/sandboxes/template-builds/uploads.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";

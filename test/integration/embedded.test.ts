@@ -8,7 +8,7 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { tryLock } from "../../src/engine/host/lock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
-import { isAlive, reclaim } from "../../src/sandboxes/reclaim.ts";
+import { isAlive, reclaim } from "../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { createBareEngine } from "../support/bare-engine.ts";
 import { startEchoServer } from "../support/echo.ts";

@@ -9,7 +9,11 @@ import { withDiskSpace } from "../../src/commands/with-disk-space.ts";
 import { isRootless } from "../../src/common/privilege.ts";
 import { runProgram } from "../../src/engine/host/run-program.ts";
 import { makeLayer } from "../../src/engine/storage/layers.ts";
-import { requireDiskSpace, toCopyFault, toDiskFault } from "../../src/sandboxes/disk-space.ts";
+import {
+  requireDiskSpace,
+  toCopyFault,
+  toDiskFault,
+} from "../../src/sandboxes/disks/disk-space.ts";
 import { cacheTemplateId } from "../../src/sandboxes/template-builds/cache.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { READY_BUILD } from "../support/build-record.ts";

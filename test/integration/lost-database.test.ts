@@ -10,7 +10,7 @@ import { runTemplate } from "../../src/commands/template.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
-import { requireKnownContent } from "../../src/sandboxes/lost-database.ts";
+import { requireKnownContent } from "../../src/sandboxes/reclaim/lost-database.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startTestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
-import { containersDirectory, reclaim } from "../../src/sandboxes/reclaim.ts";
+import { containersDirectory, reclaim } from "../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../src/store/store.ts";
 import { SANDBOX } from "../suites/store.ts";

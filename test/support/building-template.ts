@@ -1,7 +1,7 @@
 /** A built-in template whose build is under way for as long as a test lasts. */
 
 import { SandboxError } from "../../src/common/errors.ts";
-import type { BuiltInTemplate } from "../../src/sandboxes/built-ins.ts";
+import type { BuiltInTemplate } from "../../src/sandboxes/templates/built-ins.ts";
 import { templateBuilding } from "../../src/wire/messages.ts";
 
 export const BUILDING: BuiltInTemplate = {

@@ -66,7 +66,7 @@ test.for([
 ])("%s is found where it is loaded", async (name) => {
   expect([
     ...(
-      await loadedBy(["commands/serve-mcp.ts", "sandboxes/reclaim.ts", "store/sqlite.ts"])
+      await loadedBy(["commands/serve-mcp.ts", "sandboxes/reclaim/reclaim.ts", "store/sqlite.ts"])
     ).keys(),
   ]).toContain(name);
 });

@@ -6,7 +6,7 @@ import {
   wokenSeconds,
   type StoppedSandbox,
   type WakeRequest,
-} from "../../sandboxes/wake.ts";
+} from "../../sandboxes/pause/wake.ts";
 import { MESSAGES } from "../../wire/messages.ts";
 import type { ClusterContext } from "../context.ts";
 import { isKnown, type KnownSandbox, type StoredSandbox } from "../records.ts";

@@ -2,14 +2,14 @@
 
 import { createGate } from "../../common/concurrency.ts";
 import { step } from "../../common/steps.ts";
+import { cleanUpOrRetry } from "../../sandboxes/retry-cleanup.ts";
+import { optionsOf, type CreateOptions } from "../../sandboxes/sandbox.ts";
 import {
   checkForkOptions,
   requireForkAwaited,
   type ForkOptions,
-} from "../../sandboxes/fork-rules.ts";
-import type { ForkResult } from "../../sandboxes/fork-sandbox.ts";
-import { cleanUpOrRetry } from "../../sandboxes/retry-cleanup.ts";
-import { optionsOf, type CreateOptions } from "../../sandboxes/sandbox.ts";
+} from "../../sandboxes/snapshots/fork-rules.ts";
+import type { ForkResult } from "../../sandboxes/snapshots/fork-sandbox.ts";
 import { MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { START_TIMEOUT_MS } from "../boot-pod.ts";

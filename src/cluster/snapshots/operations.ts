@@ -3,9 +3,9 @@
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { paginate } from "../../sandboxes/paging.ts";
-import { requireReference } from "../../sandboxes/resolve-template.ts";
 import type { TeamSandboxes } from "../../sandboxes/team-sandboxes.ts";
-import type { Templates } from "../../sandboxes/templates.ts";
+import { requireReference } from "../../sandboxes/templates/resolve-template.ts";
+import type { Templates } from "../../sandboxes/templates/templates.ts";
 import { sandboxCannotBe, tagMissing, templateInUse } from "../../wire/messages.ts";
 import type { ClusterContext } from "../context.ts";
 import { missingAbility } from "../missing-abilities.ts";

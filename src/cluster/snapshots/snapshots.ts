@@ -3,10 +3,13 @@
 import { SandboxError } from "../../common/errors.ts";
 import type { Logger } from "../../common/log.ts";
 import type { ContainerLimits } from "../../engine/engine.ts";
-import { DEFAULT_TAG } from "../../sandboxes/built-ins.ts";
 import { paginate, type Page } from "../../sandboxes/paging.ts";
-import { requireReference, type ResolvedTemplate } from "../../sandboxes/resolve-template.ts";
-import type { Snapshot, SnapshotQuery } from "../../sandboxes/snapshots.ts";
+import type { Snapshot, SnapshotQuery } from "../../sandboxes/snapshots/snapshots.ts";
+import { DEFAULT_TAG } from "../../sandboxes/templates/built-ins.ts";
+import {
+  requireReference,
+  type ResolvedTemplate,
+} from "../../sandboxes/templates/resolve-template.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../../wire/address.ts";
 import { malformedName, tagMissing, templateMissing } from "../../wire/messages.ts";

@@ -1,7 +1,7 @@
 /** Volumes of a sandbox: which ones a create means, and what its Pod gets of them. */
 
-import type { MountRequest } from "../../sandboxes/volume-rules.ts";
-import { placeMounts, refuseMissing } from "../../sandboxes/volume-rules.ts";
+import type { MountRequest } from "../../sandboxes/volumes/volume-rules.ts";
+import { placeMounts, refuseMissing } from "../../sandboxes/volumes/volume-rules.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { MAX_MOUNTS } from "../../wire/bounds.ts";
 import type { ClusterContext } from "../context.ts";

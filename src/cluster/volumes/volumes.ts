@@ -3,8 +3,12 @@
 import { anySignal } from "../../common/any-signal.ts";
 import { errorText, hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
-import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
-import type { Volume } from "../../sandboxes/volumes.ts";
+import {
+  MAX_VOLUMES,
+  requireVolumeId,
+  requireVolumeName,
+} from "../../sandboxes/volumes/volume-rules.ts";
+import type { Volume } from "../../sandboxes/volumes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
 import type { ClusterContext } from "../context.ts";

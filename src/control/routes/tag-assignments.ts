@@ -3,7 +3,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
-import { normalizeTag, type TagAssignment } from "../../sandboxes/template-tags.ts";
+import { normalizeTag, type TagAssignment } from "../../sandboxes/templates/template-tags.ts";
 import { wholeNumber } from "../../wire/bounds.ts";
 import {
   tagAssignmentsSchema,

@@ -1,7 +1,7 @@
 /** `/volumes`: named folders that outlive sandboxes. */
 
 import { z } from "../../common/schema.ts";
-import type { Volume } from "../../sandboxes/volumes.ts";
+import type { Volume } from "../../sandboxes/volumes/volumes.ts";
 import {
   createdVolumeSchema,
   type ListedVolumeBody,

@@ -6,7 +6,7 @@ import { addImage } from "../../images/add-image.ts";
 import type { ImageLayer } from "../../images/images.ts";
 import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
 import { DEFAULT_TEAM } from "../../store/store.ts";
-import { newReadyBuild } from "../new-template.ts";
+import { newReadyBuild } from "../templates/new-template.ts";
 import { cacheTemplateId } from "./cache.ts";
 import type { BuildBase } from "./dockerfile-state.ts";
 import { requireSpace } from "./free-space.ts";

@@ -5,8 +5,8 @@
 
 import { sha256Hex } from "../../common/hash.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
+import { removeLayers, unnamedFolders } from "../builds/layer-folders.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
-import { removeLayers, unnamedFolders } from "../layer-folders.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import type { BuildStep } from "./build-request.ts";
 import type { StepState } from "./run-step.ts";

@@ -5,7 +5,7 @@
  */
 
 import type { BuildRecord } from "../../store/store.ts";
-import type { ResolvedTemplate } from "../resolve-template.ts";
+import type { ResolvedTemplate } from "../templates/resolve-template.ts";
 import type { BuildStep } from "./build-request.ts";
 import type { StepState } from "./run-step.ts";
 

@@ -4,9 +4,9 @@ import { hidePaths, isCode, SandboxError, toSandboxError } from "../../common/er
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
-import { limitsOf } from "../build-limits.ts";
+import { limitsOf } from "../builds/build-limits.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
-import { requireTagPlace } from "../template-tags.ts";
+import { requireTagPlace } from "../templates/template-tags.ts";
 import { resolveImage } from "./base-image.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildRunner } from "./build-runner.ts";

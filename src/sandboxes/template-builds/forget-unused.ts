@@ -6,7 +6,7 @@
 import { everyInterval } from "../../common/clock.ts";
 import { asOperation } from "../../common/operation.ts";
 import type { Folders, Services } from "../context.ts";
-import { pruneImagesInService } from "../image-templates.ts";
+import { pruneImagesInService } from "../templates/image-templates.ts";
 import { forgetAbandoned } from "./abandoned-builds.ts";
 import { evictSteps } from "./cache.ts";
 import type { Uploads } from "./uploads.ts";

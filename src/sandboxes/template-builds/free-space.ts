@@ -3,11 +3,11 @@
 import { join } from "node:path";
 import { hasErrorCode, type ErrorWord } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
+import { hasImage, layerFolders, removeLayers, unnamedFolders } from "../builds/layer-folders.ts";
 import type { Folders, Services } from "../context.ts";
-import { requireDiskSpace } from "../disk-space.ts";
-import { pruneImagesInService } from "../image-templates.ts";
-import { hasImage, layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
+import { requireDiskSpace } from "../disks/disk-space.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import { pruneImagesInService } from "../templates/image-templates.ts";
 import { isCachedStep } from "./cache.ts";
 import { removeIdle, UPLOADS } from "./uploads.ts";
 

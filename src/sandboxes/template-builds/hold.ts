@@ -4,8 +4,8 @@ import { SandboxError } from "../../common/errors.ts";
 import { isOpenTree } from "../../common/tree-modes.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../../store/store.ts";
+import { toLayers } from "../builds/layer-folders.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
-import { toLayers } from "../layer-folders.ts";
 
 type HoldContext = Pick<Services, "store" | "clock"> & Pick<Tenant, "owner">;
 

@@ -2,9 +2,9 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { BuildRecord } from "../../store/store.ts";
-import { writeBuild } from "../builds.ts";
-import { liveTemplateId } from "../live-builds.ts";
-import { findMemoryFault, memoryOf, SAVE_FAILED } from "../memory.ts";
+import { writeBuild } from "../builds/builds.ts";
+import { liveTemplateId } from "../builds/live-builds.ts";
+import { findMemoryFault, memoryOf, SAVE_FAILED } from "../builds/memory.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { StepContext, StepSandbox } from "./step-sandbox.ts";
 

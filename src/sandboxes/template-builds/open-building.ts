@@ -7,7 +7,7 @@ import type { Logger } from "../../common/log.ts";
 import { LAYERS } from "../../engine/storage/layers.ts";
 import type { Store } from "../../store/store.ts";
 import type { Services } from "../context.ts";
-import { createCopyLedger } from "../disk-space.ts";
+import { createCopyLedger } from "../disks/disk-space.ts";
 import { openSecrets } from "../secrets.ts";
 import { createBuildRunner } from "./build-runner.ts";
 import { forgetUnused } from "./forget-unused.ts";

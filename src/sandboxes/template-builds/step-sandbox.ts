@@ -9,13 +9,13 @@ import type { Container } from "../../engine/engine.ts";
 import type { AddImageOptions } from "../../images/images.ts";
 import type { LoginOptions } from "../../images/registry-login.ts";
 import type { SandboxRecord } from "../../store/store.ts";
-import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
+import { awaitHealth, initDaemon, toInit, toSpec } from "../boot/boot.ts";
+import { openDaemon } from "../boot/start-command.ts";
 import type { Folders, Limits, Services, Tenant } from "../context.ts";
-import { PLAIN_OPTIONS, toStartingRecord, type CreatePlan } from "../create-plan.ts";
-import { removeTraces } from "../discard.ts";
-import type { ResolvedTemplate } from "../resolve-template.ts";
+import { PLAIN_OPTIONS, toStartingRecord, type CreatePlan } from "../create/create-plan.ts";
+import { removeTraces } from "../reclaim/discard.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
-import { openDaemon } from "../start-command.ts";
+import type { ResolvedTemplate } from "../templates/resolve-template.ts";
 import { cacheTemplateId } from "./cache.ts";
 import { requireSpace } from "./free-space.ts";
 

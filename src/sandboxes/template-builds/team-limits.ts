@@ -2,9 +2,9 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
+import { layerFolders, removeLayers, unnamedFolders } from "../builds/layer-folders.ts";
+import { forgetLive } from "../builds/live-builds.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
-import { layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
-import { forgetLive } from "../live-builds.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { cacheTemplateId, isCachedStep } from "./cache.ts";
 import { forgetOldestSteps } from "./free-space.ts";

@@ -8,9 +8,9 @@ import type { BuildLine, BuildLineFilter, TemplateBuildRecord } from "../../stor
 import type { Store, TemplateRecord } from "../../store/store.ts";
 import { parseTemplateReference } from "../../wire/address.ts";
 import { foreignNamespace, malformedName } from "../../wire/messages.ts";
-import { DEFAULT_TAG } from "../built-ins.ts";
-import { newTemplate } from "../new-template.ts";
-import { requireOwnTemplate, requireTagPlace } from "../template-tags.ts";
+import { DEFAULT_TAG } from "../templates/built-ins.ts";
+import { newTemplate } from "../templates/new-template.ts";
+import { requireOwnTemplate, requireTagPlace } from "../templates/template-tags.ts";
 import { forgetAbandoned } from "./abandoned-builds.ts";
 import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";

@@ -16,7 +16,7 @@ import {
   requireDiskSpace,
   takeWhileSpaceLeft,
   toDiskFault,
-} from "../disk-space.ts";
+} from "../disks/disk-space.ts";
 
 /** Folder of the home. */
 export const UPLOADS = "uploads";

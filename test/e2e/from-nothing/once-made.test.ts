@@ -10,7 +10,7 @@ import { builtInTemplates } from "../../../src/commands/built-ins.ts";
 import { warmUpRequests } from "../../../src/commands/warm-up-requests.ts";
 import { prepareDaemon } from "../../../src/engine/daemon/daemon.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
-import { reclaim } from "../../../src/sandboxes/reclaim.ts";
+import { reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createBareEngine } from "../../support/bare-engine.ts";
 import { openTestHome } from "../../support/home.ts";

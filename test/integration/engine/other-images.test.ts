@@ -14,10 +14,10 @@ import {
   openDisk,
   unmountBelow,
 } from "../../../src/engine/storage/disk.ts";
-import { NO_OTHERS } from "../../../src/sandboxes/disk-budget.ts";
+import { NO_OTHERS } from "../../../src/sandboxes/disks/disk-budget.ts";
 import { notePromisedToOthers, readOtherImages } from "../../../src/sandboxes/other-images.ts";
-import { containersDirectory } from "../../../src/sandboxes/reclaim.ts";
-import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
+import { containersDirectory } from "../../../src/sandboxes/reclaim/reclaim.ts";
+import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";

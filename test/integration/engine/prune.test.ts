@@ -10,7 +10,7 @@ import { holdLock } from "../../../src/engine/host/lock.ts";
 import { writeRecord } from "../../../src/engine/oci/container-record.ts";
 import { removeDeadLayers } from "../../../src/engine/storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts";
-import { newTemplate } from "../../../src/sandboxes/new-template.ts";
+import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, TemplateRecord } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";

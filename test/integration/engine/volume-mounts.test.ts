@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { listVolumeDisks, mountVolumeDisks } from "../../../src/engine/storage/volume-disk.ts";
-import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
+import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";

@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Clock } from "../../../src/common/clock.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { followDaemon } from "../../../src/sandboxes/follow-daemon.ts";
-import { startLogBook } from "../../../src/sandboxes/log-book.ts";
+import { followDaemon } from "../../../src/sandboxes/logs/follow-daemon.ts";
+import { startLogBook } from "../../../src/sandboxes/logs/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { tellCells } from "../../support/cells.ts";
 import { heldBytes } from "../../support/collect-now.ts";
@@ -22,7 +22,7 @@ import { measureNeighbour } from "../../support/neighbour.ts";
 import { createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
-/** Pins of src/sandboxes/log-pace.ts. */
+/** Pins of src/sandboxes/logs/log-pace.ts. */
 const BURST = { lines: 1_000, bytes: 1_048_576, connections: 8 };
 const PER_SECOND = { lines: 300, bytes: 262_144, connections: 1 };
 /** What a connection takes from the kernel before anybody asks how much. */

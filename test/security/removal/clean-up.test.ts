@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { pruneDaemons } from "../../../src/engine/storage/prune.ts";
-import { reclaim, type ReclaimOptions } from "../../../src/sandboxes/reclaim.ts";
+import { reclaim, type ReclaimOptions } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { volumeSchema } from "../../../src/wire/control.ts";
 import { createBareEngine } from "../../support/bare-engine.ts";

@@ -14,7 +14,7 @@ import {
   listVolumeDisks,
   volumeContent,
 } from "../../../src/engine/storage/volume-disk.ts";
-import { layerFolders } from "../../../src/sandboxes/layer-folders.ts";
+import { layerFolders } from "../../../src/sandboxes/builds/layer-folders.ts";
 import type { BuildRecord, Store } from "../../../src/store/store.ts";
 import type { Value } from "./ledger.ts";
 

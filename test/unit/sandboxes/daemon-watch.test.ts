@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createDaemonWatch } from "../../../src/sandboxes/daemon-call.ts";
+import { createDaemonWatch } from "../../../src/sandboxes/boot/daemon-call.ts";
 import { createRandom } from "../../support/random.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

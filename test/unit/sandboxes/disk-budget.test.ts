@@ -8,7 +8,7 @@ import {
   promisedOf,
   reserveOf,
   type GrowingImage,
-} from "../../../src/sandboxes/disk-budget.ts";
+} from "../../../src/sandboxes/disks/disk-budget.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
 
 const GIB = 1024 ** 3;

@@ -8,7 +8,7 @@ import {
   createCopyLedger,
   requireDiskSpace,
   toDiskFault,
-} from "../../../src/sandboxes/disk-space.ts";
+} from "../../../src/sandboxes/disks/disk-space.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a home that is gone is named, with what to do about it", async () => {

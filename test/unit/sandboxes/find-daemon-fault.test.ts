@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { findDaemonFault } from "../../../src/sandboxes/find-daemon-fault.ts";
+import { findDaemonFault } from "../../../src/sandboxes/boot/find-daemon-fault.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 /** A daemon that counts the connections to it; `isAnswering` is what the engine says of it. */

@@ -1,11 +1,11 @@
 /** The memory behind forks whose service was killed before it could remove it. */
 
 import { expect, test } from "vitest";
-import { forgetOwnForkBuilds } from "../../../src/sandboxes/builds.ts";
-import { forgetUnfinished } from "../../../src/sandboxes/instance-rows.ts";
-import { findOrphanMemory } from "../../../src/sandboxes/layer-folders.ts";
-import { liveTemplateId } from "../../../src/sandboxes/live-builds.ts";
-import { newTemplate } from "../../../src/sandboxes/new-template.ts";
+import { forgetOwnForkBuilds } from "../../../src/sandboxes/builds/builds.ts";
+import { findOrphanMemory } from "../../../src/sandboxes/builds/layer-folders.ts";
+import { liveTemplateId } from "../../../src/sandboxes/builds/live-builds.ts";
+import { forgetUnfinished } from "../../../src/sandboxes/reclaim/instance-rows.ts";
+import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";

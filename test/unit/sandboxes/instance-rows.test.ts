@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { forgetForkBuilds } from "../../../src/sandboxes/builds.ts";
-import { forgetUnfinished, ownersOf } from "../../../src/sandboxes/instance-rows.ts";
-import { newTemplate } from "../../../src/sandboxes/new-template.ts";
+import { forgetForkBuilds } from "../../../src/sandboxes/builds/builds.ts";
+import { forgetUnfinished, ownersOf } from "../../../src/sandboxes/reclaim/instance-rows.ts";
 import { forgetOldSteps } from "../../../src/sandboxes/template-builds/cache.ts";
+import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { READY_BUILD } from "../../support/build-record.ts";
 

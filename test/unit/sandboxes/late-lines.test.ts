@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startLogBook } from "../../../src/sandboxes/log-book.ts";
+import { startLogBook } from "../../../src/sandboxes/logs/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 

@@ -8,7 +8,7 @@ import {
   layerFolders,
   toDisk,
   unnamedFolders,
-} from "../../../src/sandboxes/layer-folders.ts";
+} from "../../../src/sandboxes/builds/layer-folders.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
 import { READY_BUILD } from "../../support/build-record.ts";

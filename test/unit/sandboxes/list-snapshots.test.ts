@@ -1,7 +1,7 @@
 /** The list of snapshots: its order and its pages are those of a plain walk over all records. */
 
 import { describe, expect, test } from "vitest";
-import { listSnapshots, type SnapshotQuery } from "../../../src/sandboxes/snapshots.ts";
+import { listSnapshots, type SnapshotQuery } from "../../../src/sandboxes/snapshots/snapshots.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../../../src/store/store.ts";
 import { createRandom } from "../../support/random.ts";

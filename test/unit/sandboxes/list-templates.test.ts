@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { newTemplate } from "../../../src/sandboxes/new-template.ts";
-import { createTemplates } from "../../../src/sandboxes/templates.ts";
+import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
+import { createTemplates } from "../../../src/sandboxes/templates/templates.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { READY_BUILD } from "../../support/build-record.ts";
 

@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { createLogReader } from "../../../src/sandboxes/follow-daemon.ts";
-import { startLogBook } from "../../../src/sandboxes/log-book.ts";
+import { createLogReader } from "../../../src/sandboxes/logs/follow-daemon.ts";
+import { startLogBook } from "../../../src/sandboxes/logs/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 

@@ -1,7 +1,7 @@
 /** What is told of a sandbox that was gone when the service started. */
 
 import { expect, test } from "vitest";
-import { lostReason } from "../../../src/sandboxes/lost-reason.ts";
+import { lostReason } from "../../../src/sandboxes/reclaim/lost-reason.ts";
 
 const LIFE = {
   state: "running",

@@ -1,7 +1,7 @@
 /** Which snapshots have memory, and which starts go on from it. */
 
 import { expect, test } from "vitest";
-import { findMemoryFault, planMemory } from "../../../src/sandboxes/memory.ts";
+import { findMemoryFault, planMemory } from "../../../src/sandboxes/builds/memory.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
 
 const LAYERS = [{ root: "base-1/root" }];

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startLogBook } from "../../../src/sandboxes/log-book.ts";
+import { startLogBook } from "../../../src/sandboxes/logs/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";

@@ -7,7 +7,7 @@ import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { withReadyPrograms } from "../../../src/sandboxes/ready-programs.ts";
+import { withReadyPrograms } from "../../../src/sandboxes/boot/ready-programs.ts";
 import { newestSdk } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

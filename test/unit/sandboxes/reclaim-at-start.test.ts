@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { reclaimAtStart } from "../../../src/sandboxes/reclaim-at-start.ts";
+import { reclaimAtStart } from "../../../src/sandboxes/reclaim/reclaim-at-start.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

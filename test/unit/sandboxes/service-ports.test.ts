@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { INTERPRETER_TEMPLATE } from "../../../src/engine/templates/interpreter.ts";
-import { newTemplate } from "../../../src/sandboxes/new-template.ts";
 import { servicePortsOf } from "../../../src/sandboxes/service-ports.ts";
+import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { TemplateRecord } from "../../../src/store/store.ts";
 

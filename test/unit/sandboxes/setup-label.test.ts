@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readSetupLabel, withSetupLabel } from "../../../src/sandboxes/setup-label.ts";
+import { readSetupLabel, withSetupLabel } from "../../../src/sandboxes/templates/setup-label.ts";
 import type { TemplateSetup } from "../../../src/store/store.ts";
 
 const NAME = "sandbox-mcp.setup";

@@ -3,8 +3,8 @@
 import { tmpdir } from "node:os";
 import { expect, test } from "vitest";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { createCopyLedger } from "../../../src/sandboxes/disk-space.ts";
-import { squashLayers } from "../../../src/sandboxes/squash-layers.ts";
+import { squashLayers } from "../../../src/sandboxes/builds/squash-layers.ts";
+import { createCopyLedger } from "../../../src/sandboxes/disks/disk-space.ts";
 
 const plan = { layers: [], kept: 0, directory: "/none", signal: AbortSignal.any([]) };
 

@@ -6,7 +6,7 @@ import { symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { toEntry, type VolumeEntry } from "../../../src/sandboxes/volume-entry.ts";
+import { toEntry, type VolumeEntry } from "../../../src/sandboxes/volumes/volume-entry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LOOKS = 4_000;

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { toVolumeFault } from "../../../src/sandboxes/volume-faults.ts";
+import { toVolumeFault } from "../../../src/sandboxes/volumes/volume-faults.ts";
 
 const systemError = (code: string) =>
   Object.assign(new Error(`${code}: open '/home/volume-disks/a/disk/a/file'`), { code });

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
+import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
-import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
-import { finishVolumes } from "../../../src/sandboxes/volumes.ts";
+import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
+import { finishVolumes } from "../../../src/sandboxes/volumes/volumes.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

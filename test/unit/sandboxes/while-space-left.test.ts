@@ -1,7 +1,7 @@
 /** Work that is looked after while it writes to a disk. */
 
 import { expect, onTestFinished, test, vi } from "vitest";
-import { whileSpaceLeft } from "../../../src/sandboxes/disk-space.ts";
+import { whileSpaceLeft } from "../../../src/sandboxes/disks/disk-space.ts";
 
 test("one look at a time waits for a disk that hangs", async () => {
   vi.useFakeTimers();

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { diskFullError } from "../../../../src/common/errors.ts";
 import { createSilentLog } from "../../../../src/common/log.ts";
-import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
 import { requireSpace } from "../../../../src/sandboxes/template-builds/free-space.ts";
 import {
   forgetOldBuilds,
@@ -13,6 +12,7 @@ import {
   requireLayerSpace,
   requireTemplatePlace,
 } from "../../../../src/sandboxes/template-builds/team-limits.ts";
+import { newTemplate } from "../../../../src/sandboxes/templates/new-template.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { Store, TemplateRecord } from "../../../../src/store/store.ts";
