@@ -3,8 +3,8 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { PassThrough } from "node:stream";
-import type { StdioServer } from "../src/mcp/stdio-connection.ts";
-import { serveMcpStdio } from "../src/mcp/stdio.ts";
+import type { StdioServer } from "../src/mcp/stdio/stdio-connection.ts";
+import { serveMcpStdio } from "../src/mcp/stdio/stdio.ts";
 
 /** The lines that the server sends when it gets these messages, one for each request. */
 export async function recordAnswers(

@@ -12,7 +12,7 @@ import type { Trust } from "../engine/templates/trust.ts";
 import { startListener } from "../listener/listener.ts";
 import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
-import type { McpHttp } from "../mcp/http.ts";
+import type { McpHttp } from "../mcp/http/http.ts";
 import { createKeyCheck, type KeyCheck } from "../sandboxes/keys.ts";
 import { requireKnownContent } from "../sandboxes/reclaim/lost-database.ts";
 import { controlSocketPath, markKept } from "../sandboxes/reclaim/reclaim.ts";

@@ -6,7 +6,7 @@ import { sha256Hex } from "../common/hash.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import { createConformanceFixtures } from "../dev/conformance-fixtures.ts";
-import { bearerOf, startMcpHttp, type McpHttp } from "../mcp/http.ts";
+import { bearerOf, startMcpHttp, type McpHttp } from "../mcp/http/http.ts";
 import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";

@@ -9,7 +9,7 @@ import { createControl, type ControlOptions } from "../control/handler.ts";
 import { createServiceMetrics, type ServiceMetricsOptions } from "../control/service-metrics.ts";
 import { createGateway, type GatewayOptions } from "../gateway/handler.ts";
 import type { Handlers } from "../listener/listener.ts";
-import type { McpHttp } from "../mcp/http.ts";
+import type { McpHttp } from "../mcp/http/http.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { retryHeaders } from "../wire/retry.ts";

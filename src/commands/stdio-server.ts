@@ -4,7 +4,7 @@ import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import { selectTools, whenReady } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
-import type { StdioServer } from "../mcp/stdio-connection.ts";
+import type { StdioServer } from "../mcp/stdio/stdio-connection.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { VERSION } from "./command.ts";
 import type { DeferredService } from "./deferred-service.ts";

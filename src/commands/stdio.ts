@@ -2,9 +2,9 @@
 
 import { anySignal } from "../common/any-signal.ts";
 import { isTaken } from "../common/output-faults.ts";
-import { answersFor } from "../mcp/opening-answers.ts";
-import { readAhead } from "../mcp/read-ahead.ts";
-import { serveMcpStdio, type StdioEnd } from "../mcp/stdio.ts";
+import { readAhead } from "../mcp/processes/read-ahead.ts";
+import { answersFor } from "../mcp/stdio/opening-answers.ts";
+import { serveMcpStdio, type StdioEnd } from "../mcp/stdio/stdio.ts";
 import { EXIT_OK, EXIT_UNAVAILABLE, type CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
 import { isKnownToWork } from "./engine.ts";

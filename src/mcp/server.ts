@@ -8,19 +8,25 @@ import { toListedSchema } from "../common/schema.ts";
 import { timeLimit } from "../output/capture.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { acceptArguments } from "./arguments.ts";
-import { createChangeSender } from "./change-sender.ts";
-import { explain, explainStarted, goneError } from "./error-hints.ts";
-import { timeLeft } from "./facts.ts";
-import { startHeartbeat } from "./heartbeat.ts";
-import { MAX_IMAGE_BYTES } from "./image.ts";
 import { instructionsFor } from "./instructions.ts";
-import { changesOf, createChangeCheck, readLog, registerLogs } from "./log-resources.ts";
+import { changesOf, createChangeCheck, readLog, registerLogs } from "./logs/log-resources.ts";
 import { refuseMalformedParams } from "./param-faults.ts";
-import type { SendProgress } from "./progress.ts";
-import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
-import { reword } from "./reword.ts";
+import { MAX_IMAGE_BYTES } from "./pictures/image.ts";
+import { explain, explainStarted, goneError } from "./replies/error-hints.ts";
+import { timeLeft } from "./replies/facts.ts";
+import { startHeartbeat } from "./replies/heartbeat.ts";
+import type { SendProgress } from "./replies/progress.ts";
+import {
+  errorReply,
+  toCallReply,
+  withTimeLeft,
+  type CallReply,
+  type Reply,
+} from "./replies/respond.ts";
+import { reword } from "./replies/reword.ts";
 import type { McpState } from "./state.ts";
 import { listedOutput, type Suggest, type Tool, type ToolContext } from "./tool.ts";
+import { createChangeSender } from "./watch/change-sender.ts";
 
 export interface McpServerOptions {
   readonly state: McpState;

@@ -9,10 +9,10 @@ import { createTurns, type Turns } from "../common/turns.ts";
 import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
-import { createCellOrder, type CellOrder } from "./cell-order.ts";
+import { createCellOrder, type CellOrder } from "./code/cell-order.ts";
 import { forgetEndedSandboxes } from "./ended-sandboxes.ts";
 import { createTasks } from "./tasks.ts";
-import { Watchers } from "./watchers.ts";
+import { Watchers } from "./watch/watchers.ts";
 
 /**
  * What happens to the sandboxes of a server at its end: it kills those that it made, its service

@@ -5,8 +5,8 @@ import type { Service } from "../client/service.ts";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
-import type { SendProgress } from "./progress.ts";
-import type { Reply } from "./respond.ts";
+import type { SendProgress } from "./replies/progress.ts";
+import type { Reply } from "./replies/respond.ts";
 import type { McpState } from "./state.ts";
 
 /** What a host may assume of a tool. All four are set: a host assumes the worst of an absent one. */

@@ -5,10 +5,10 @@ import packageJson from "../../package.json" with { type: "json" };
 import { recordAnswers } from "../../scripts/record-opening.ts";
 import { createService } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
-import { answersFor } from "../../src/mcp/opening-answers.ts";
-import { createOpening } from "../../src/mcp/opening.ts";
 import { selectTools } from "../../src/mcp/selection.ts";
 import { startMcpState } from "../../src/mcp/state.ts";
+import { answersFor } from "../../src/mcp/stdio/opening-answers.ts";
+import { createOpening } from "../../src/mcp/stdio/opening.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
 
 const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });

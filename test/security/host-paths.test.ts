@@ -10,7 +10,7 @@ import { createService } from "../../src/client/service.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { ERROR_CODES, hidePaths, SandboxError, toSandboxError } from "../../src/common/errors.ts";
 import { toFault } from "../../src/control/reply.ts";
-import { errorReply } from "../../src/mcp/respond.ts";
+import { errorReply } from "../../src/mcp/replies/respond.ts";
 import { makeBrokenRuntime } from "../support/broken-runtime.ts";
 import { tellCells } from "../support/cells.ts";
 import { openFaultHome, type FaultHome } from "../support/fault-home.ts";

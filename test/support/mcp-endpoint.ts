@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import type { Clock } from "../../src/common/clock.ts";
 import type { Logger } from "../../src/common/log.ts";
-import { startMcpHttp } from "../../src/mcp/http.ts";
+import { startMcpHttp } from "../../src/mcp/http/http.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
 import { closeServer, listenOnLoopback } from "./loopback.ts";
 import { startMcpWorld } from "./mcp-sandbox.ts";

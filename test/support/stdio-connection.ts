@@ -4,9 +4,9 @@ import { PassThrough } from "node:stream";
 import { expect } from "vitest";
 import { createService } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
-import { answersFor } from "../../src/mcp/opening-answers.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
-import { serveMcpStdio, type StdioEnd } from "../../src/mcp/stdio.ts";
+import { answersFor } from "../../src/mcp/stdio/opening-answers.ts";
+import { serveMcpStdio, type StdioEnd } from "../../src/mcp/stdio/stdio.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
 
 export type Message = Readonly<Record<string, unknown>>;

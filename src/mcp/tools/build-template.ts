@@ -7,10 +7,10 @@ import { cutText, quoteName, quoteWords } from "../../common/untrusted-text.ts";
 import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
 import { refuseBuiltInName } from "../built-in-names.ts";
-import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { waitInput } from "../inputs.ts";
-import { Progress } from "../progress.ts";
-import { textReply } from "../respond.ts";
+import { onOptionalRoute, withHints } from "../replies/error-hints.ts";
+import { Progress } from "../replies/progress.ts";
+import { textReply } from "../replies/respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
 const MAX_STEPS = 100;

@@ -6,10 +6,10 @@ import { createGate } from "../../common/concurrency.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_SOURCES = 100;

@@ -1,10 +1,10 @@
 /** Tool: resumes a paused sandbox, or extends a running one. */
 
 import { z } from "../../common/schema.ts";
-import { freeHint, onOptionalRoute, withHints } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
 import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { freeHint, onOptionalRoute, withHints } from "../replies/error-hints.ts";
+import { expiryField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const connectSandbox = defineTool({

@@ -7,7 +7,8 @@ import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { CreatedSandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { findBuilding } from "../../wire/messages.ts";
 import { makeOrAbandon } from "../abandoned.ts";
-import { freeHint, hinted, withHints } from "../error-hints.ts";
+import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
+import { freeHint, hinted, withHints } from "../replies/error-hints.ts";
 import {
   endOf,
   expiryField,
@@ -15,9 +16,8 @@ import {
   networkWord,
   processesField,
   sizeFields,
-} from "../facts.ts";
-import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+} from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { ADDITIVE, defineTool, type Suggest, type ToolContext } from "../tool.ts";
 
 const DEFAULT_TEMPLATE = "base";

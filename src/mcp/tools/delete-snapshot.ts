@@ -3,8 +3,8 @@
 import type { Service } from "../../client/service.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { hinted } from "../error-hints.ts";
-import { recordReply } from "../respond.ts";
+import { hinted } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { IDEMPOTENT_DESTRUCTIVE, defineTool, type Suggest } from "../tool.ts";
 
 export const deleteSnapshot = defineTool({

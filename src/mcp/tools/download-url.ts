@@ -3,9 +3,9 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import type { SandboxDetailBody } from "../../wire/control.ts";
-import { asleepNote } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { OF_SESSION, recordReply } from "../respond.ts";
+import { asleepNote } from "../replies/facts.ts";
+import { OF_SESSION, recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const OPEN = "Whoever has the link can read the file.";

@@ -6,12 +6,12 @@ import { throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { unexpectedReply } from "../../common/unexpected-reply.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
-import { encodingGuess, guessEncoding } from "../file-text.ts";
+import { encodingGuess, guessEncoding } from "../files/file-text.ts";
+import { replaceText } from "../files/replace-text.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { replaceText } from "../replace-text.ts";
-import { textReply } from "../respond.ts";
+import { pathHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 /** The file is read and written whole. */

@@ -4,10 +4,10 @@ import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import type { ForkResultBody } from "../../wire/control.ts";
 import { makeOrAbandon } from "../abandoned.ts";
-import { onOptionalRoute, requireRunning } from "../error-hints.ts";
-import { processesField } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute, requireRunning } from "../replies/error-hints.ts";
+import { processesField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { ADDITIVE, defineTool } from "../tool.ts";
 
 const MAX_COPIES = 100;

@@ -4,12 +4,12 @@ import { RECORD_LEVELS, toRecordLevel } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { QuotedPart } from "../../output/quote.ts";
-import { onOptionalRoute } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { pageOfLogs, rankOf, timeOf, type LogEntryBody, type LogPage } from "../log-page.ts";
-import { countFitting, squeezedShare } from "../reply-size.ts";
-import { textReply } from "../respond.ts";
+import { pageOfLogs, rankOf, timeOf, type LogEntryBody, type LogPage } from "../logs/log-page.ts";
+import { onOptionalRoute } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { countFitting, squeezedShare } from "../replies/reply-size.ts";
+import { textReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_RECORDS = 1_000;

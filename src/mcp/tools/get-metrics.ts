@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import type { MetricBody } from "../../wire/control.ts";
-import { onOptionalRoute } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute } from "../replies/error-hints.ts";
+import { expiryField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_MINUTES = 1_440;

@@ -4,12 +4,12 @@ import { z } from "../../common/schema.ts";
 import type { ProcessState, ProcessView } from "../../output/capture.ts";
 import { pageOutput, type Page } from "../../output/page-output.ts";
 import { formatBytes } from "../../output/text.ts";
-import { explain } from "../error-hints.ts";
-import { durationFact, expiryFact, stateFact, volumeFact } from "../facts.ts";
-import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
-import { memoryFact } from "../memory-end.ts";
-import { textReply } from "../respond.ts";
+import { findProcess } from "../processes/find-process.ts";
+import { explain } from "../replies/error-hints.ts";
+import { durationFact, expiryFact, stateFact, volumeFact } from "../replies/facts.ts";
+import { memoryFact } from "../replies/memory-end.ts";
+import { textReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const STREAMS = {

@@ -3,9 +3,9 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
-import { asleepNote, sandboxExpiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { OF_SESSION, recordReply } from "../respond.ts";
+import { asleepNote, sandboxExpiryField } from "../replies/facts.ts";
+import { OF_SESSION, recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
 const MAX_PORT = 65_535;

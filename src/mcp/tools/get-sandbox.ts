@@ -1,9 +1,9 @@
 /** Tool: state, expiry and size of a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { lifeField, networkWord, sizeFields } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { lifeField, networkWord, sizeFields } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
 export const getSandbox = defineTool({

@@ -2,8 +2,8 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText } from "../../common/untrusted-text.ts";
-import { withHints } from "../error-hints.ts";
-import { recordReply } from "../respond.ts";
+import { withHints } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_COMMAND_CHARACTERS = 200;

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { recordReply } from "../replies/respond.ts";
 import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 export const killSandbox = defineTool({

@@ -3,12 +3,12 @@
 import type { Entry } from "../../client/filesystem.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, quoteName } from "../../common/untrusted-text.ts";
-import { pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
+import { listTree, type ListDirectory } from "../files/list-tree.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { listTree, type ListDirectory } from "../list-tree.ts";
-import { fittingLines } from "../reply-size.ts";
-import { textReply } from "../respond.ts";
+import { pathHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { fittingLines } from "../replies/reply-size.ts";
+import { textReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_DEPTH = 10;

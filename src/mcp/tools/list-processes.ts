@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
-import { CELL_FLAGS, CELL_PROGRAM } from "../cell-program.ts";
-import { expiryField } from "../facts.ts";
+import { CELL_FLAGS, CELL_PROGRAM } from "../code/cell-program.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { expiryField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_SHOWN = 200;

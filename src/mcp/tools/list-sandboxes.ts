@@ -2,9 +2,9 @@
 
 import { z } from "../../common/schema.ts";
 import { FILTER_BOUNDS } from "../../wire/bounds.ts";
-import { withHints } from "../error-hints.ts";
 import { pairsInput, toRecord } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { withHints } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const listSandboxes = defineTool({

@@ -1,8 +1,8 @@
 /** Tool: lists snapshots. */
 
 import { z } from "../../common/schema.ts";
-import { onOptionalRoute, withHints } from "../error-hints.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute, withHints } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const listSnapshots = defineTool({

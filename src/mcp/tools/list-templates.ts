@@ -2,8 +2,8 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText } from "../../common/untrusted-text.ts";
-import { onOptionalRoute } from "../error-hints.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 /** The wire has no pages for templates. */

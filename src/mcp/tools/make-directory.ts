@@ -3,10 +3,10 @@
 import { hasErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { IDEMPOTENT, defineTool } from "../tool.ts";
 
 export const makeDirectory = defineTool({

@@ -4,10 +4,10 @@ import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { hinted, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { hinted, pathHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 export const movePath = defineTool({

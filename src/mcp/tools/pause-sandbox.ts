@@ -1,10 +1,10 @@
 /** Tool: pauses a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { onOptionalRoute } from "../error-hints.ts";
-import { endOf } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute } from "../replies/error-hints.ts";
+import { endOf } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const pauseSandbox = defineTool({

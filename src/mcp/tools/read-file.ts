@@ -8,8 +8,6 @@ import { z } from "../../common/schema.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
 import { smallerBudget } from "../../output/shown-size.ts";
 import { cutBefore, formatBytes } from "../../output/text.ts";
-import { hinted, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import {
   decodePart,
   encodingFact,
@@ -17,12 +15,14 @@ import {
   readLines,
   type Part,
   type ShownEncoding,
-} from "../file-text.ts";
-import { imageType, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
+} from "../files/file-text.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { imageReply, textReply, type Reply } from "../respond.ts";
+import { imageType, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../pictures/image.ts";
+import { isWholeImage } from "../pictures/whole-image.ts";
+import { hinted, pathHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { imageReply, textReply, type Reply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
-import { isWholeImage } from "../whole-image.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;

@@ -4,9 +4,9 @@ import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 /** The root and whole home directories are refused. */

@@ -8,14 +8,20 @@ import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
 import { excerptOutput, recentOf } from "../../output/excerpt.ts";
-import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
-import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
-import { processLimitHint, withHints } from "../error-hints.ts";
-import { durationFact, excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
-import { followCapture } from "../follow-capture.ts";
+import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../code/cell-program.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
-import { Progress } from "../progress.ts";
-import { textReply, type Reply } from "../respond.ts";
+import { CELL_FOLDER, readPictures } from "../pictures/cell-pictures.ts";
+import { followCapture } from "../processes/follow-capture.ts";
+import { processLimitHint, withHints } from "../replies/error-hints.ts";
+import {
+  durationFact,
+  excerptSections,
+  expiryFact,
+  lossFact,
+  stateFact,
+} from "../replies/facts.ts";
+import { Progress } from "../replies/progress.ts";
+import { textReply, type Reply } from "../replies/respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
 const MAX_CODE_CHARACTERS = 1_000_000;

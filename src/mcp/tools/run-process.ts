@@ -9,16 +9,6 @@ import { quoteName } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
 import { excerptOutput, recentOf } from "../../output/excerpt.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
-import { processLimitHint, withHints } from "../error-hints.ts";
-import {
-  durationFact,
-  excerptSections,
-  expiryFact,
-  lossFact,
-  stateFact,
-  volumeFact,
-} from "../facts.ts";
-import { followCapture } from "../follow-capture.ts";
 import {
   MAX_TIMEOUT_SECONDS,
   pairsInput,
@@ -29,10 +19,20 @@ import {
   userInput,
   waitInput,
 } from "../inputs.ts";
-import { memoryFact } from "../memory-end.ts";
-import { longLineFact } from "../process-input.ts";
-import { Progress } from "../progress.ts";
-import { textReply, type Reply } from "../respond.ts";
+import { followCapture } from "../processes/follow-capture.ts";
+import { longLineFact } from "../processes/process-input.ts";
+import { processLimitHint, withHints } from "../replies/error-hints.ts";
+import {
+  durationFact,
+  excerptSections,
+  expiryFact,
+  lossFact,
+  stateFact,
+  volumeFact,
+} from "../replies/facts.ts";
+import { memoryFact } from "../replies/memory-end.ts";
+import { Progress } from "../replies/progress.ts";
+import { textReply, type Reply } from "../replies/respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
 const MAX_COMMAND_CHARACTERS = 100_000;

@@ -11,10 +11,6 @@ import {
 } from "../../output/capture.ts";
 import { logUri } from "../../output/logs.ts";
 import { pageOutput } from "../../output/page-output.ts";
-import { processHints, withHints } from "../error-hints.ts";
-import { expiryFact, stateFact } from "../facts.ts";
-import { findProcess } from "../find-process.ts";
-import { followInput } from "../follow-input.ts";
 import {
   decodeContent,
   processIdInput,
@@ -22,8 +18,17 @@ import {
   terminalSideInput,
   waitInput,
 } from "../inputs.ts";
-import { endInput, resizeTerminal, writeInput, type InputTarget } from "../process-input.ts";
-import { textReply, type Reply } from "../respond.ts";
+import { findProcess } from "../processes/find-process.ts";
+import { followInput } from "../processes/follow-input.ts";
+import {
+  endInput,
+  resizeTerminal,
+  writeInput,
+  type InputTarget,
+} from "../processes/process-input.ts";
+import { processHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact, stateFact } from "../replies/facts.ts";
+import { textReply, type Reply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;

@@ -3,11 +3,11 @@
 import { hasErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { hasEnded, type ProcessView, requirePid, timeLimit } from "../../output/capture.ts";
-import { processHints, withHints } from "../error-hints.ts";
-import { expiryFact, stateFact } from "../facts.ts";
-import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
-import { textReply, type Reply } from "../respond.ts";
+import { findProcess } from "../processes/find-process.ts";
+import { processHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact, stateFact } from "../replies/facts.ts";
+import { textReply, type Reply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 /** How long to wait for the effect. */

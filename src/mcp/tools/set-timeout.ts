@@ -2,9 +2,9 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { onOptionalRoute, requireRunning, withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute, requireRunning, withHints } from "../replies/error-hints.ts";
+import { recordReply } from "../replies/respond.ts";
 import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const setTimeoutTool = defineTool({

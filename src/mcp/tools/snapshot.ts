@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import { refuseBuiltInName } from "../built-in-names.ts";
-import { onOptionalRoute, requireRunning } from "../error-hints.ts";
-import { sandboxExpiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { onOptionalRoute, requireRunning } from "../replies/error-hints.ts";
+import { sandboxExpiryField, processesField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { ADDITIVE, defineTool, type Suggest } from "../tool.ts";
 
 export const snapshot = defineTool({

@@ -1,10 +1,10 @@
 /** Tool: facts about one path. */
 
 import { z } from "../../common/schema.ts";
-import { pathHints, withHints } from "../error-hints.ts";
-import { sandboxExpiryField } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { pathHints, withHints } from "../replies/error-hints.ts";
+import { sandboxExpiryField } from "../replies/facts.ts";
+import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const statPath = defineTool({

@@ -5,13 +5,13 @@ import { SandboxError } from "../../common/errors.ts";
 import { throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { parentOf, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { optionalWaitInput, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { fittingLines } from "../reply-size.ts";
-import { textReply, type Reply } from "../respond.ts";
+import { parentOf, pathHints, withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { fittingLines } from "../replies/reply-size.ts";
+import { textReply, type Reply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
-import { MAX_REPLY_EVENTS, type Watcher } from "../watcher.ts";
+import { MAX_REPLY_EVENTS, type Watcher } from "../watch/watcher.ts";
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),

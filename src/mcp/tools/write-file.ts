@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
 import { decodeContent, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { withHints } from "../replies/error-hints.ts";
+import { expiryFact } from "../replies/facts.ts";
+import { textReply } from "../replies/respond.ts";
 import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_CONTENT_CHARACTERS = 3_000_000;

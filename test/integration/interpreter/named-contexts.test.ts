@@ -6,7 +6,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/cell-program.ts";
+import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/code/cell-program.ts";
 import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -6,7 +6,12 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../../../src/mcp/cell-program.ts";
+import {
+  CELL_EXIT,
+  CELL_FLAGS,
+  CELL_PROGRAM,
+  CELL_RECORD,
+} from "../../../src/mcp/code/cell-program.ts";
 import {
   startInterpreterServer,
   type InterpreterServer,

@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
-import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
+import { serveMcpStdio } from "../../../src/mcp/stdio/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
-import { writeInput } from "../../../src/mcp/process-input.ts";
+import { writeInput } from "../../../src/mcp/processes/process-input.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { answerJson, startRecorder } from "../../support/recorder.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
-import { findEndCause } from "../../../src/mcp/end-cause.ts";
+import { findEndCause } from "../../../src/mcp/replies/end-cause.ts";
 import { atStep } from "../../support/at-step.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/cell-program.ts";
+import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/code/cell-program.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";

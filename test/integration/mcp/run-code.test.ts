@@ -2,7 +2,7 @@
 
 import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
-import { CELL_EXIT } from "../../../src/mcp/cell-program.ts";
+import { CELL_EXIT } from "../../../src/mcp/code/cell-program.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { answerJson } from "../../support/recorder.ts";

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import type { Entry } from "../../../src/client/filesystem.ts";
 import type { ProcessRequest } from "../../../src/client/process.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { searchFiles } from "../../../src/mcp/search-files.ts";
+import { searchFiles } from "../../../src/mcp/search/search-files.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
 type Files = Readonly<Record<string, string | Buffer>>;

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { endWhenStalled } from "../../../src/mcp/end-reply.ts";
+import { endWhenStalled } from "../../../src/mcp/http/end-reply.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
 

@@ -2,7 +2,7 @@
 
 import { PassThrough } from "node:stream";
 import { expect, test, vi } from "vitest";
-import { StdioTransport } from "../../../src/mcp/stdio-transport.ts";
+import { StdioTransport } from "../../../src/mcp/stdio/stdio-transport.ts";
 import { randomMessages } from "../../support/malformed-random.ts";
 import { malformedMessages } from "../../support/malformed.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";

@@ -2,8 +2,8 @@
 
 import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
-import { answersFor } from "../../../src/mcp/opening-answers.ts";
-import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
+import { answersFor } from "../../../src/mcp/stdio/opening-answers.ts";
+import { serveMcpStdio } from "../../../src/mcp/stdio/stdio.ts";
 import { connect, INITIALIZE } from "../../support/stdio-connection.ts";
 
 const INITIALIZED = { method: "notifications/initialized" };

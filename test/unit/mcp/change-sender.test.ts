@@ -1,7 +1,7 @@
 /** Changes for a host that takes nothing: held once each, and at most so many. */
 
 import { expect, test } from "vitest";
-import { createChangeSender } from "../../../src/mcp/change-sender.ts";
+import { createChangeSender } from "../../../src/mcp/watch/change-sender.ts";
 
 function startSender() {
   const sent: string[] = [];

@@ -4,9 +4,9 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import { expect, test } from "vitest";
-import { deliverInTurns } from "../../../src/mcp/deliver-in-turns.ts";
-import { hold, repeatsId } from "../../../src/mcp/open-requests.ts";
-import type { Session } from "../../../src/mcp/sessions.ts";
+import { deliverInTurns } from "../../../src/mcp/http/deliver-in-turns.ts";
+import { hold, repeatsId } from "../../../src/mcp/http/open-requests.ts";
+import type { Session } from "../../../src/mcp/http/sessions.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 const clock = createFakeClock();

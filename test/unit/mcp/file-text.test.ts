@@ -1,7 +1,7 @@
 /** Bytes of files as text: what their encoding and line ends are said to be. */
 
 import { expect, test } from "vitest";
-import { decodePart, guessEncoding, readLines } from "../../../src/mcp/file-text.ts";
+import { decodePart, guessEncoding, readLines } from "../../../src/mcp/files/file-text.ts";
 
 function guess(bytes: Buffer, { offset = 0, isCut = false } = {}) {
   const part = { bytes, offset, isCut };

@@ -1,7 +1,7 @@
 /** How output that follows an input is waited for, and what that costs. */
 
 import { expect, test } from "vitest";
-import { followInput } from "../../../src/mcp/follow-input.ts";
+import { followInput } from "../../../src/mcp/processes/follow-input.ts";
 import type { ProcessState, ProcessView } from "../../../src/output/capture.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 

@@ -1,8 +1,8 @@
 /** The heartbeat of a call: in silence only, with rising numbers, and none after its end. */
 
 import { expect, test } from "vitest";
-import { startHeartbeat } from "../../../src/mcp/heartbeat.ts";
-import { Progress } from "../../../src/mcp/progress.ts";
+import { startHeartbeat } from "../../../src/mcp/replies/heartbeat.ts";
+import { Progress } from "../../../src/mcp/replies/progress.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 function startCall() {

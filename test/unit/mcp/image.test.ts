@@ -2,8 +2,8 @@
 
 import { crc32, deflateSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { imageType, readImage } from "../../../src/mcp/image.ts";
-import { isWholeImage } from "../../../src/mcp/whole-image.ts";
+import { imageType, readImage } from "../../../src/mcp/pictures/image.ts";
+import { isWholeImage } from "../../../src/mcp/pictures/whole-image.ts";
 
 function png(width: number, height: number): Buffer {
   const header = Buffer.from(

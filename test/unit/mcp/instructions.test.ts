@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { instructionsFor } from "../../../src/mcp/instructions.ts";
-import { answersFor } from "../../../src/mcp/opening-answers.ts";
 import { selectTools, type ToolSelection } from "../../../src/mcp/selection.ts";
+import { answersFor } from "../../../src/mcp/stdio/opening-answers.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 
 const SELECTIONS: readonly ToolSelection[] = [

@@ -1,7 +1,7 @@
 /** The replies that a session keeps for a host that asks for them again. */
 
 import { expect, test } from "vitest";
-import { createKeptReplies, type SessionReplies } from "../../../src/mcp/kept-replies.ts";
+import { createKeptReplies, type SessionReplies } from "../../../src/mcp/http/kept-replies.ts";
 
 const replyOf = (id: number, text = "") =>
   ({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } }) as const;

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import type { Entry } from "../../../src/client/filesystem.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { listTree, type ListDirectory } from "../../../src/mcp/list-tree.ts";
+import { listTree, type ListDirectory } from "../../../src/mcp/files/list-tree.ts";
 
 function entry(path: string, type: Entry["type"], symlinkTarget?: string): Entry {
   return {

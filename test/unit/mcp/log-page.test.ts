@@ -1,7 +1,7 @@
 /** Pages of log records: no record between two pages, and what is cut is told. */
 
 import { expect, test } from "vitest";
-import { pageOfLogs, type LogEntryBody } from "../../../src/mcp/log-page.ts";
+import { pageOfLogs, type LogEntryBody } from "../../../src/mcp/logs/log-page.ts";
 import type { LogsBody } from "../../../src/wire/control.ts";
 
 const STEPS = 300;

@@ -1,7 +1,7 @@
 /** What the kernel's counter says about an end by SIGKILL, at the start, before and after the end. */
 
 import { expect, test } from "vitest";
-import { compare, grewMeanwhile } from "../../../src/mcp/memory-end.ts";
+import { compare, grewMeanwhile } from "../../../src/mcp/replies/memory-end.ts";
 
 test.for([
   { start: undefined, before: undefined, after: undefined, verdict: "unknown" },

@@ -1,7 +1,7 @@
 /** Ids of messages: what a reply repeats is what the host wrote. */
 
 import { expect, test, vi } from "vitest";
-import { createIdFinder, findId, idOf } from "../../../src/mcp/message-id.ts";
+import { createIdFinder, findId, idOf } from "../../../src/mcp/messages/message-id.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
 
 test.for([

@@ -1,7 +1,7 @@
 /** The opening of a host without the MCP library: what is answered, and what is left to that. */
 
 import { expect, test } from "vitest";
-import { createOpening, type Opening } from "../../../src/mcp/opening.ts";
+import { createOpening, type Opening } from "../../../src/mcp/stdio/opening.ts";
 
 const ANSWERS = { initialize: { capabilities: {} }, tools: [{ name: "one" }] };
 const PARAMS = {

@@ -1,7 +1,7 @@
 /** Progress notifications of a process: at once, then once a second at most. */
 
 import { expect, test } from "vitest";
-import { Progress } from "../../../src/mcp/progress.ts";
+import { Progress } from "../../../src/mcp/replies/progress.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 function startProgress() {

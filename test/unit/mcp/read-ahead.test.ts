@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { readAhead } from "../../../src/mcp/read-ahead.ts";
+import { readAhead } from "../../../src/mcp/processes/read-ahead.ts";
 
 const LONG_MS = 600_000;
 

@@ -1,7 +1,7 @@
 /** Edits whose line ends are not those of the file. */
 
 import { expect, test } from "vitest";
-import { replaceText } from "../../../src/mcp/replace-text.ts";
+import { replaceText } from "../../../src/mcp/files/replace-text.ts";
 
 const WINDOWS = "one\r\ntwo\r\nthree\r\n";
 

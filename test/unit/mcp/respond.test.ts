@@ -2,7 +2,12 @@
 
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { errorReply, recordReply, textReply, toCallReply } from "../../../src/mcp/respond.ts";
+import {
+  errorReply,
+  recordReply,
+  textReply,
+  toCallReply,
+} from "../../../src/mcp/replies/respond.ts";
 import { withoutMark } from "../../support/marks.ts";
 
 test("a text reply has its facts in one line and quotes what a sandbox said", () => {

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { reword } from "../../../src/mcp/reword.ts";
+import { reword } from "../../../src/mcp/replies/reword.ts";
 
 test.for([
   { words: "open /a: permission denied", code: "permission_denied" },

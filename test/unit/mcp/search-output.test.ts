@@ -6,7 +6,7 @@ import {
   createNameReader,
   createRipgrepReader,
   type FoundLine,
-} from "../../../src/mcp/search-output.ts";
+} from "../../../src/mcp/search/search-output.ts";
 
 test("records that come byte by byte are those that come at once", () => {
   const text = Buffer.from("/a\u00003:one\n/b\u000012-two\n");

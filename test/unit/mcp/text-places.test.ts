@@ -1,8 +1,8 @@
 /** The places of a string in a text, whatever repeats in either. */
 
 import { expect, test } from "vitest";
-import { replaceText } from "../../../src/mcp/replace-text.ts";
-import { placesOf } from "../../../src/mcp/text-places.ts";
+import { replaceText } from "../../../src/mcp/files/replace-text.ts";
+import { placesOf } from "../../../src/mcp/files/text-places.ts";
 
 /** As the platform finds them, each so far behind the one before it. */
 function expectedPlaces(text: string, wanted: string, distance: number): number[] {

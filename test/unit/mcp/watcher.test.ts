@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { WatchEvent } from "../../../src/client/filesystem.ts";
-import { holdEvents } from "../../../src/mcp/watcher.ts";
+import { holdEvents } from "../../../src/mcp/watch/watcher.ts";
 
 test("of more events than are held, in one reply of a daemon, the newest stay", () => {
   const state = { hasLost: false, isOver: false };
