@@ -3,7 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
 import { throwIfCanceled } from "../common/or-canceled.ts";
-import { isForbidden } from "./api.ts";
+import { isForbidden } from "./api/api.ts";
 
 const WAIT_MS = 30_000;
 const FIRST_RETRY_MS = 100;

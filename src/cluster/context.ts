@@ -6,14 +6,15 @@ import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
 import type { TeamQuota } from "../sandboxes/team-quota.ts";
-import type { ClusterApi } from "./api.ts";
-import type { StoredCreation } from "./creations.ts";
+import type { ClusterApi } from "./api/api.ts";
+import type { Pod } from "./api/objects.ts";
+import type { WatchCache } from "./api/watch-cache.ts";
 import type { EgressSettings } from "./egress-policy.ts";
 import type { Fronts } from "./fronts.ts";
 import type { ImageTemplates } from "./image-templates.ts";
-import type { PodInspector } from "./inspect-pod.ts";
-import type { Pod } from "./objects.ts";
-import type { PodTemplate } from "./pod-template.ts";
+import type { StoredCreation } from "./pods/creations.ts";
+import type { PodInspector } from "./pods/inspect-pod.ts";
+import type { PodTemplate } from "./pods/pod-template.ts";
 import type { StoredSandbox } from "./records.ts";
 import type { Runs, RunsOptions } from "./runs.ts";
 import type { ClusterSecrets } from "./seed.ts";
@@ -21,7 +22,6 @@ import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
 import type { TakeGate } from "./snapshots/take-gate.ts";
 import type { StoredVolume, VolumeSettings } from "./volumes/records.ts";
-import type { WatchCache } from "./watch-cache.ts";
 
 export interface ClusterContext extends CleanupRetries {
   readonly api: ClusterApi;

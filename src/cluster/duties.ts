@@ -4,16 +4,16 @@
  * the keys of creates.
  */
 
+import { createLastingFault } from "./api/lasting-fault.ts";
+import { addressOf, endOf, PART, type Pod } from "./api/objects.ts";
 import type { ClusterContext } from "./context.ts";
-import { creationDuties } from "./creation-duties.ts";
 import { createDutyWorks, type Duty } from "./duty-works.ts";
-import { endSandbox, removeSandbox } from "./end-pod.ts";
-import { createLastingFault } from "./lasting-fault.ts";
-import { addressOf, endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
 import { removePod } from "./pause/remove-pod.ts";
-import { createPoolFiller } from "./pool.ts";
+import { creationDuties } from "./pods/creation-duties.ts";
+import { endSandbox, removeSandbox } from "./pods/end-pod.ts";
+import { createPoolFiller } from "./pods/pool.ts";
 import { hasNoPod, isOrphan } from "./present-state.ts";
 import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";

@@ -5,7 +5,7 @@
 
 import { createGate, type Track } from "../common/concurrency.ts";
 import { asOperation } from "../common/operation.ts";
-import type { LastingFault } from "./lasting-fault.ts";
+import type { LastingFault } from "./api/lasting-fault.ts";
 
 /** At once: the API server limits its clients. */
 const WIDTH = 8;

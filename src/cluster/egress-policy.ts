@@ -9,10 +9,10 @@ import { step } from "../common/steps.ts";
 import { BLOCKED_NETWORKS, toCanonical } from "../engine/network/egress.ts";
 import { toEgress } from "../sandboxes/egress.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";
-import type { ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { partLabels } from "./api/objects.ts";
 import { missingAbility } from "./missing-abilities.ts";
-import { partLabels } from "./objects.ts";
-import { toReference, type PodOwner } from "./pod-spec.ts";
+import { toReference, type PodOwner } from "./pods/pod-spec.ts";
 
 /** On the Pod of a sandbox with rules of its own. */
 const EGRESS = "sandbox-mcp.io/egress";

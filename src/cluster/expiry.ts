@@ -8,7 +8,7 @@ import {
   MIN_REFRESH_SECONDS,
 } from "../sandboxes/timeout.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
-import { isConflict } from "./api.ts";
+import { isConflict } from "./api/api.ts";
 import type { ClusterContext } from "./context.ts";
 import { inChange } from "./pause/change.ts";
 import { changeRecord, isKnown, readRecord, type KnownSandbox } from "./records.ts";

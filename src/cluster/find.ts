@@ -4,8 +4,8 @@ import { anySignal } from "../common/any-signal.ts";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
+import { addressOf } from "./api/objects.ts";
 import type { ClusterContext } from "./context.ts";
-import { addressOf } from "./objects.ts";
 import { isKnown, readRecord, type KnownSandbox } from "./records.ts";
 
 /** A Pod that another front has started is seen here a moment later. */

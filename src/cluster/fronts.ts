@@ -8,12 +8,12 @@ import { createTrack } from "../common/concurrency.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { orCanceled } from "../common/or-canceled.ts";
-import type { ClusterApi } from "./api.ts";
-import { createLastingFault } from "./lasting-fault.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { createLastingFault } from "./api/lasting-fault.ts";
+import { removeObject } from "./api/object-calls.ts";
+import { leaseSchema, partLabels, partSelector, type Lease } from "./api/objects.ts";
+import { startWatchCache, type WatchCache } from "./api/watch-cache.ts";
 import { createLeaseNews } from "./lease-news.ts";
-import { removeObject } from "./object-calls.ts";
-import { leaseSchema, partLabels, partSelector, type Lease } from "./objects.ts";
-import { startWatchCache, type WatchCache } from "./watch-cache.ts";
 
 const RENEW_MS = 3_000;
 /** Renewals at once: one that waits for its answer keeps the next one from nothing. */

@@ -7,10 +7,10 @@ import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { tryParseAs } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { keyRecordSchema, type KeyRecord, type KeyTable } from "../store/store.ts";
-import type { ClusterApi } from "./api.ts";
-import { createLastingFault } from "./lasting-fault.ts";
-import { readObject } from "./object-calls.ts";
-import { configMapSchema, partLabels } from "./objects.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { createLastingFault } from "./api/lasting-fault.ts";
+import { readObject } from "./api/object-calls.ts";
+import { configMapSchema, partLabels } from "./api/objects.ts";
 
 export const KEYS_SECRET = "sandbox-mcp-keys";
 const PATH = `secrets/${KEYS_SECRET}`;

@@ -17,14 +17,11 @@ import { createTeamQuota } from "../sandboxes/team-quota.ts";
 import type { TeamSandboxes } from "../sandboxes/team-sandboxes.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
-import type { ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api/api.ts";
 import { awaitRights } from "./await-rights.ts";
 import type { ClusterContext, PoolSize } from "./context.ts";
-import { createPodOnce } from "./create-once.ts";
-import { describe } from "./create-pod.ts";
 import { startDuties } from "./duties.ts";
 import type { EgressSettings } from "./egress-policy.ts";
-import { endSandbox } from "./end-pod.ts";
 import { refreshSandbox, setTimeoutOf } from "./expiry.ts";
 import {
   countByTeam,
@@ -39,13 +36,16 @@ import {
 } from "./find.ts";
 import { startFronts } from "./fronts.ts";
 import { createImageTemplates, type PodImage } from "./image-templates.ts";
-import { inspectOperations } from "./inspect-operations.ts";
-import { createPodInspector } from "./inspect-pod.ts";
 import { missingAbility } from "./missing-abilities.ts";
 import { pausePod } from "./pause/pause.ts";
 import { connectPod, resumePod } from "./pause/resume.ts";
 import { stoppedPods, wakePod } from "./pause/wake.ts";
-import type { PodTemplate } from "./pod-template.ts";
+import { createPodOnce } from "./pods/create-once.ts";
+import { describe } from "./pods/create-pod.ts";
+import { endSandbox } from "./pods/end-pod.ts";
+import { inspectOperations } from "./pods/inspect-operations.ts";
+import { createPodInspector } from "./pods/inspect-pod.ts";
+import type { PodTemplate } from "./pods/pod-template.ts";
 import { createRuns, type RunsOptions } from "./runs.ts";
 import { openClusterSecrets } from "./seed.ts";
 import type { SnapshotSettings } from "./snapshots/image-place.ts";

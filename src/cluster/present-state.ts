@@ -3,11 +3,11 @@
  * removed because of it alone.
  */
 
-import type { ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { listObjects } from "./api/list-pages.ts";
+import { readObject } from "./api/object-calls.ts";
+import { endOf, podSchema } from "./api/objects.ts";
 import type { ClusterContext } from "./context.ts";
-import { listObjects } from "./list-pages.ts";
-import { readObject } from "./object-calls.ts";
-import { endOf, podSchema } from "./objects.ts";
 import { readRecord, RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
 
 /** Whether a sandbox has no Pod that runs, or that may still run. */

@@ -9,10 +9,10 @@ import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS, type IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { sandboxMissing } from "../wire/messages.ts";
-import type { ClusterApi } from "./api.ts";
-import { readObject } from "./object-calls.ts";
-import { configMapSchema, PART, partLabels, partSelector } from "./objects.ts";
-import { parseStored } from "./stored-text.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { readObject } from "./api/object-calls.ts";
+import { configMapSchema, PART, partLabels, partSelector } from "./api/objects.ts";
+import { parseStored } from "./api/stored-text.ts";
 
 const PART_VALUE = "sandbox";
 /** A change that changes nothing keeps its version: this is another value each time. */

@@ -3,11 +3,11 @@
 import type { Clock } from "../common/clock.ts";
 import { initDaemon, toInit } from "../sandboxes/boot/boot.ts";
 import { beginRun, endpointFacts, type Endpoint, type Run } from "../sandboxes/run.ts";
-import { createPodDialer, type PodDialer } from "./dial.ts";
-import { addressOf, type Pod } from "./objects.ts";
+import { addressOf, type Pod } from "./api/objects.ts";
+import type { WatchCache } from "./api/watch-cache.ts";
+import { createPodDialer, type PodDialer } from "./pods/dial.ts";
 import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
 import type { ClusterSecrets } from "./seed.ts";
-import type { WatchCache } from "./watch-cache.ts";
 
 export interface RunsOptions {
   readonly clock: Clock;

@@ -9,9 +9,9 @@ import {
 } from "node:crypto";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { createSecrets, type Secrets } from "../sandboxes/secrets.ts";
-import type { ClusterApi } from "./api.ts";
-import { readObject } from "./object-calls.ts";
-import { configMapSchema, partLabels } from "./objects.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { readObject } from "./api/object-calls.ts";
+import { configMapSchema, partLabels } from "./api/objects.ts";
 
 const NAME = "sandbox-mcp-seed";
 const SEED_BYTES = 32;

@@ -1,15 +1,15 @@
 /** What a front watches of the cluster: records, keys of creates, Pods, snapshots and volumes. */
 
 import type { Logger } from "../common/log.ts";
-import type { ClusterApi } from "./api.ts";
-import { CREATION_SELECTOR, storedCreationSchema, type StoredCreation } from "./creations.ts";
-import { MANAGED, MANAGER, podSchema, type Pod } from "./objects.ts";
+import type { ClusterApi } from "./api/api.ts";
+import { MANAGED, MANAGER, podSchema, type Pod } from "./api/objects.ts";
+import { startWatchCache, type WatchCache } from "./api/watch-cache.ts";
+import { CREATION_SELECTOR, storedCreationSchema, type StoredCreation } from "./pods/creations.ts";
 import { RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
 import type { SnapshotSettings } from "./snapshots/image-place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
 import { watchSnapshots } from "./snapshots/snapshots.ts";
 import { watchVolumes, type StoredVolume, type VolumeSettings } from "./volumes/records.ts";
-import { startWatchCache, type WatchCache } from "./watch-cache.ts";
 
 export interface Watched extends AsyncDisposable {
   readonly records: WatchCache<StoredSandbox>;

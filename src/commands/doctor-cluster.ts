@@ -1,8 +1,8 @@
 /** `doctor --engine kubernetes`: what the cluster can do, and the remedy for what is missing. */
 
-import { findCluster } from "../cluster/address.ts";
-import { createClusterApi } from "../cluster/api.ts";
-import { probeCluster } from "../cluster/probe.ts";
+import { findCluster } from "../cluster/api/address.ts";
+import { createClusterApi } from "../cluster/api/api.ts";
+import { probeCluster } from "../cluster/probe/probe.ts";
 import type { Config } from "../config.ts";
 import type { EngineReport } from "../engine/engine.ts";
 import { readPodTemplate } from "./pod-template-file.ts";

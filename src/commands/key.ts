@@ -1,8 +1,8 @@
 /** `key create|list|revoke`: API keys of the local service, or of the fronts of a cluster. */
 
 import { join } from "node:path";
-import { findCluster } from "../cluster/address.ts";
-import { createClusterApi } from "../cluster/api.ts";
+import { findCluster } from "../cluster/api/address.ts";
+import { createClusterApi } from "../cluster/api/api.ts";
 import { addKey, readKeys, removeKey } from "../cluster/keys.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";

@@ -1,7 +1,7 @@
 /** The file of `--pod-template`, in YAML or JSON. */
 
 import { readFile } from "node:fs/promises";
-import { toPodTemplate, type PodTemplate } from "../cluster/pod-template.ts";
+import { toPodTemplate, type PodTemplate } from "../cluster/pods/pod-template.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
 

@@ -1,7 +1,7 @@
 /** What the stages of a run work with, and how they report. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { ClusterApi } from "../../src/cluster/api.ts";
+import type { ClusterApi } from "../../src/cluster/api/api.ts";
 import { z } from "../../src/common/schema.ts";
 import type { Cluster } from "./cluster/cluster.ts";
 import type { Front } from "./cluster/front.ts";

@@ -1,8 +1,8 @@
 /** Objects that fronts create in a cluster, one for each way in which they are made. */
 
 import { labelsOf, toNetworkPolicy } from "../../src/cluster/egress-policy.ts";
-import { toPod } from "../../src/cluster/pod-spec.ts";
-import { toPodTemplate } from "../../src/cluster/pod-template.ts";
+import { toPod } from "../../src/cluster/pods/pod-spec.ts";
+import { toPodTemplate } from "../../src/cluster/pods/pod-template.ts";
 import { toClaim, toClaimSpec } from "../../src/cluster/volumes/records.ts";
 
 export function frontObjects(): unknown[] {

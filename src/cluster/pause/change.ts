@@ -5,7 +5,7 @@ import { anySignal } from "../../common/any-signal.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
-import { isConflict } from "../api.ts";
+import { isConflict } from "../api/api.ts";
 import type { ClusterContext } from "../context.ts";
 import {
   changeRecord,

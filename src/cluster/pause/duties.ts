@@ -1,7 +1,7 @@
 /** What the leading front does about pauses: at the timeout, and after a front that died amid one. */
 
+import { addressOf, type Pod } from "../api/objects.ts";
 import type { ClusterContext } from "../context.ts";
-import { addressOf, type Pod } from "../objects.ts";
 import type { Observations } from "../observations.ts";
 import { isParked } from "../present-state.ts";
 import type { KnownSandbox } from "../records.ts";

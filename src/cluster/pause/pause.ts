@@ -8,11 +8,11 @@ import { hasErrorCode, SandboxError, toSandboxError } from "../../common/errors.
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
-import { isConflict } from "../api.ts";
-import { askDaemon } from "../ask-daemon.ts";
+import { isConflict } from "../api/api.ts";
+import { addressOf, type Pod } from "../api/objects.ts";
 import type { ClusterContext } from "../context.ts";
 import { missingAbility } from "../missing-abilities.ts";
-import { addressOf, type Pod } from "../objects.ts";
+import { askDaemon } from "../pods/ask-daemon.ts";
 import {
   changeRecord,
   isKnown,

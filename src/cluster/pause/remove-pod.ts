@@ -1,8 +1,8 @@
 /** Removes the Pod of one run of a sandbox: that of a later run has the same name. */
 
-import { isConflict, type ClusterApi } from "../api.ts";
-import { removeObject } from "../object-calls.ts";
-import type { Pod } from "../objects.ts";
+import { isConflict, type ClusterApi } from "../api/api.ts";
+import { removeObject } from "../api/object-calls.ts";
+import type { Pod } from "../api/objects.ts";
 
 /**
  * One that is gone is fine, and so is another one in its place.

@@ -9,14 +9,14 @@ import { atCapacity } from "../../sandboxes/team-quota.ts";
 import { checkTimeout, expiryOfRun } from "../../sandboxes/timeout.ts";
 import { networkSchema } from "../../wire/control.ts";
 import { sandboxAlreadyRunning, tooManySandboxes } from "../../wire/messages.ts";
-import { isConflict } from "../api.ts";
-import { bootPod, START_TIMEOUT_MS, toLateFault, toStartFault } from "../boot-pod.ts";
+import { isConflict } from "../api/api.ts";
+import type { Pod } from "../api/objects.ts";
 import type { ClusterContext } from "../context.ts";
 import { planEgress } from "../egress-policy.ts";
 import { extendSandbox } from "../expiry.ts";
 import { missingAbility } from "../missing-abilities.ts";
-import type { Pod } from "../objects.ts";
-import { toPlan } from "../pool.ts";
+import { bootPod, START_TIMEOUT_MS, toLateFault, toStartFault } from "../pods/boot-pod.ts";
+import { toPlan } from "../pods/pool.ts";
 import {
   changeRecord,
   isKnown,

@@ -12,11 +12,11 @@ import {
 import type { ForkResult } from "../../sandboxes/snapshots/fork-sandbox.ts";
 import { MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../../store/store.ts";
-import { START_TIMEOUT_MS } from "../boot-pod.ts";
 import type { ClusterContext } from "../context.ts";
-import { createPodSandbox, describe } from "../create-pod.ts";
-import { endSandbox } from "../end-pod.ts";
 import { setTimeoutOf } from "../expiry.ts";
+import { START_TIMEOUT_MS } from "../pods/boot-pod.ts";
+import { createPodSandbox, describe } from "../pods/create-pod.ts";
+import { endSandbox } from "../pods/end-pod.ts";
 import type { KnownSandbox } from "../records.ts";
 import { toFound } from "./snapshots.ts";
 import { releaseSnapshot, takeSnapshot } from "./take.ts";

@@ -6,10 +6,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { z } from "../../common/schema.ts";
-import { isConflict, type ClusterApi } from "../api.ts";
-import { readObject, removeObject } from "../object-calls.ts";
-import { configMapSchema, partLabels, partSelector } from "../objects.ts";
-import { parseStored } from "../stored-text.ts";
+import { isConflict, type ClusterApi } from "../api/api.ts";
+import { readObject, removeObject } from "../api/object-calls.ts";
+import { configMapSchema, partLabels, partSelector } from "../api/objects.ts";
+import { parseStored } from "../api/stored-text.ts";
 
 const PART_VALUE = "snapshot";
 /** By which those of one template are found. */

@@ -13,13 +13,13 @@ import {
 import type { SandboxRecord } from "../../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../../wire/address.ts";
 import { malformedName, tagMissing, templateMissing } from "../../wire/messages.ts";
-import type { ClusterApi } from "../api.ts";
+import type { ClusterApi } from "../api/api.ts";
+import { listObjects } from "../api/list-pages.ts";
+import { MANAGED, MANAGER } from "../api/objects.ts";
+import { startWatchCache, type WatchCache } from "../api/watch-cache.ts";
 import type { ClusterContext } from "../context.ts";
 import type { FoundTemplate } from "../image-templates.ts";
-import { listObjects } from "../list-pages.ts";
-import { MANAGED, MANAGER } from "../objects.ts";
 import { usesImage } from "../records.ts";
-import { startWatchCache, type WatchCache } from "../watch-cache.ts";
 import {
   isKnownSnapshot,
   namedTemplateId,

@@ -10,9 +10,9 @@ import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots/sna
 import { randomId } from "../../wire/address.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { CHANGES_TRAILER } from "../../wire/pod-listener.ts";
+import { addressOf, imageIdOf, imageOf } from "../api/objects.ts";
 import type { ClusterContext } from "../context.ts";
 import { missingAbility } from "../missing-abilities.ts";
-import { addressOf, imageIdOf, imageOf } from "../objects.ts";
 import { isKnown, type KnownSandbox } from "../records.ts";
 import { findImagePlace, type SnapshotSettings } from "./image-place.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";

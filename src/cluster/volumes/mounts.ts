@@ -5,7 +5,7 @@ import { placeMounts, refuseMissing } from "../../sandboxes/volumes/volume-rules
 import type { SandboxRecord } from "../../store/store.ts";
 import { MAX_MOUNTS } from "../../wire/bounds.ts";
 import type { ClusterContext } from "../context.ts";
-import type { PodMount } from "../pod-spec.ts";
+import type { PodMount } from "../pods/pod-spec.ts";
 import { claimName, isThere, readClaim } from "./records.ts";
 
 type Mounts = SandboxRecord["volumeMounts"];

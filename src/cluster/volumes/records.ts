@@ -7,11 +7,11 @@ import { sha256Hex } from "../../common/hash.ts";
 import { tryParseAs } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
-import type { ClusterApi } from "../api.ts";
-import { listObjects } from "../list-pages.ts";
-import { readObject } from "../object-calls.ts";
-import { claimSchema, PART, partLabels, partSelector } from "../objects.ts";
-import { startWatchCache, type WatchCache } from "../watch-cache.ts";
+import type { ClusterApi } from "../api/api.ts";
+import { listObjects } from "../api/list-pages.ts";
+import { readObject } from "../api/object-calls.ts";
+import { claimSchema, PART, partLabels, partSelector } from "../api/objects.ts";
+import { startWatchCache, type WatchCache } from "../api/watch-cache.ts";
 
 const PART_VALUE = "volume";
 const FACTS = "sandbox-mcp.io/volume";

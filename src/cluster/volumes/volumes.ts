@@ -10,15 +10,15 @@ import {
 } from "../../sandboxes/volumes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
-import { isConflict } from "../api.ts";
+import { isConflict } from "../api/api.ts";
+import { removeObject } from "../api/object-calls.ts";
+import { isBusy } from "../api/repeat-busy.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";
 import { missingAbility } from "../missing-abilities.ts";
-import { removeObject } from "../object-calls.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
 import { usesVolume } from "../records.ts";
-import { isBusy } from "../repeat-busy.ts";
 import {
   addClaim,
   claimName,

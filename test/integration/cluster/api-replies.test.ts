@@ -2,7 +2,7 @@
 
 import { createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
-import { createClusterApi } from "../../../src/cluster/api.ts";
+import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 /** A server that answers each request so. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { RIGHTS } from "../../../src/cluster/probe.ts";
+import { RIGHTS } from "../../../src/cluster/probe/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
 import {
   CHART,

@@ -2,8 +2,8 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createClusterApi } from "../../../src/cluster/api.ts";
-import { probeCluster, type ProbeOptions } from "../../../src/cluster/probe.ts";
+import { createClusterApi } from "../../../src/cluster/api/api.ts";
+import { probeCluster, type ProbeOptions } from "../../../src/cluster/probe/probe.ts";
 import { startApiServer } from "../../support/api-server.ts";
 import { startPodDaemons } from "../../support/pod-daemons.ts";
 import { startRegistry } from "../../support/registry.ts";

@@ -1,7 +1,7 @@
 /** Keys of teams in a Secret: made and revoked while fronts run. */
 
 import { expect, test } from "vitest";
-import { createClusterApi, type ClusterApi } from "../../../src/cluster/api.ts";
+import { createClusterApi, type ClusterApi } from "../../../src/cluster/api/api.ts";
 import { addKey, KEYS_SECRET, readKeys, removeKey } from "../../../src/cluster/keys.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { makeKey } from "../../../src/sandboxes/keys.ts";

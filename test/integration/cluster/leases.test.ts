@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createClusterApi } from "../../../src/cluster/api.ts";
+import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { startFronts } from "../../../src/cluster/fronts.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startApiServer } from "../../support/api-server.ts";

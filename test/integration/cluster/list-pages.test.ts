@@ -2,8 +2,8 @@
 
 import { createServer, type RequestListener } from "node:http";
 import { expect, test } from "vitest";
-import { createClusterApi } from "../../../src/cluster/api.ts";
-import { listObjects } from "../../../src/cluster/list-pages.ts";
+import { createClusterApi } from "../../../src/cluster/api/api.ts";
+import { listObjects } from "../../../src/cluster/api/list-pages.ts";
 import { startApiServer } from "../../support/api-server.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 

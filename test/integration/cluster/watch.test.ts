@@ -3,9 +3,9 @@
 import { getEventListeners } from "node:events";
 import { createServer } from "node:http";
 import { expect, test } from "vitest";
-import { createClusterApi } from "../../../src/cluster/api.ts";
-import { podSchema } from "../../../src/cluster/objects.ts";
-import { startWatchCache } from "../../../src/cluster/watch-cache.ts";
+import { createClusterApi } from "../../../src/cluster/api/api.ts";
+import { podSchema } from "../../../src/cluster/api/objects.ts";
+import { startWatchCache } from "../../../src/cluster/api/watch-cache.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startApiServer } from "../../support/api-server.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";

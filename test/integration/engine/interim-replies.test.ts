@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { openDaemonClient } from "../../../src/client/daemon-client.ts";
 import { startDirectConnections } from "../../../src/client/direct-connection.ts";
 import { createService } from "../../../src/client/service.ts";
-import { createPodDialer } from "../../../src/cluster/dial.ts";
+import { createPodDialer } from "../../../src/cluster/pods/dial.ts";
 import { openPort } from "../../../src/engine/network/container-sockets.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 

@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { createClusterApi, type ClusterApi } from "../../../src/cluster/api.ts";
+import { createClusterApi, type ClusterApi } from "../../../src/cluster/api/api.ts";
 import { CONTROL_ADDRESS } from "./node-config.ts";
 import { startNode, type ClusterNode } from "./node.ts";
 import { startProgram, type Program } from "./process.ts";

@@ -6,7 +6,7 @@
 
 import { execFileSync } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
-import type { ClusterApi } from "../../../src/cluster/api.ts";
+import type { ClusterApi } from "../../../src/cluster/api/api.ts";
 import { z } from "../../../src/common/schema.ts";
 
 const TABLE = "policies";

@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ClusterApi } from "../../../src/cluster/api.ts";
+import type { ClusterApi } from "../../../src/cluster/api/api.ts";
 import {
   MANIFESTS,
   readManifests,

@@ -1,9 +1,9 @@
 /** Records of a snapshot and of a sandbox that others change all the time. */
 
 import { expect, test } from "vitest";
-import type { ApiCall } from "../../../src/cluster/api.ts";
-import { endSandbox } from "../../../src/cluster/end-pod.ts";
-import { createObjectCache } from "../../../src/cluster/object-cache.ts";
+import type { ApiCall } from "../../../src/cluster/api/api.ts";
+import { createObjectCache } from "../../../src/cluster/api/object-cache.ts";
+import { endSandbox } from "../../../src/cluster/pods/end-pod.ts";
 import type { StoredSandbox } from "../../../src/cluster/records.ts";
 import { changeSnapshot, snapshotName } from "../../../src/cluster/snapshots/records.ts";
 import { SandboxError } from "../../../src/common/errors.ts";

@@ -2,9 +2,9 @@
 
 import assert from "node:assert";
 import { expect, test } from "vitest";
-import { createPodInspector } from "../../../src/cluster/inspect-pod.ts";
-import { createObjectCache } from "../../../src/cluster/object-cache.ts";
-import { podSchema, type Pod } from "../../../src/cluster/objects.ts";
+import { createObjectCache } from "../../../src/cluster/api/object-cache.ts";
+import { podSchema, type Pod } from "../../../src/cluster/api/objects.ts";
+import { createPodInspector } from "../../../src/cluster/pods/inspect-pod.ts";
 import { isKnown, storedSchema, type KnownSandbox } from "../../../src/cluster/records.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { SandboxError } from "../../../src/common/errors.ts";

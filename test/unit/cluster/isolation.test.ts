@@ -1,7 +1,7 @@
 /** The level that the daemon's report of its kernel means. */
 
 import { expect, test } from "vitest";
-import { requireStrength, toLevel } from "../../../src/cluster/isolation.ts";
+import { requireStrength, toLevel } from "../../../src/cluster/pods/isolation.ts";
 
 test.for([
   { idMap: "         0 3344367616      65536\n", seccomp: 2, level: "userns-container" },

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { labelsOf } from "../../../src/cluster/egress-policy.ts";
-import { RIGHTS } from "../../../src/cluster/probe.ts";
+import { RIGHTS } from "../../../src/cluster/probe/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { BLOCKED_NETWORKS } from "../../../src/engine/network/egress.ts";
 import { POD_PORT } from "../../../src/wire/pod-listener.ts";

@@ -1,7 +1,7 @@
 /** Which of an object's replies and events count, in whatever order they come. */
 
 import { expect, test } from "vitest";
-import { createObjectCache } from "../../../src/cluster/object-cache.ts";
+import { createObjectCache } from "../../../src/cluster/api/object-cache.ts";
 
 const version = (resourceVersion: string, uid = "one") => ({
   metadata: { name: "name", uid, resourceVersion },

@@ -9,7 +9,7 @@ import {
   podSchema,
   startFaultOf,
   waitOf,
-} from "../../../src/cluster/objects.ts";
+} from "../../../src/cluster/api/objects.ts";
 
 const OTHER = { name: "proxy", imageID: "host/proxy@sha256:1", state: { running: {} } };
 

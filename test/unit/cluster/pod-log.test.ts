@@ -1,7 +1,7 @@
 /** The log of a Pod: lines of a daemon that root inside may have replaced. */
 
 import { expect, test } from "vitest";
-import { selectLines, toLogLines } from "../../../src/cluster/pod-log.ts";
+import { selectLines, toLogLines } from "../../../src/cluster/pods/pod-log.ts";
 
 const STARTED_MS = Date.parse("2026-01-01T00:00:00Z");
 const facts = {

@@ -1,8 +1,8 @@
 /** The template of an operator: placement is taken over, what weakens the isolation is refused. */
 
 import { expect, test } from "vitest";
-import { toPod } from "../../../src/cluster/pod-spec.ts";
-import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
+import { toPod } from "../../../src/cluster/pods/pod-spec.ts";
+import { toPodTemplate } from "../../../src/cluster/pods/pod-template.ts";
 
 const LIMITS = { memoryMb: 256, cpus: 2, diskMb: 1024, pids: 64 };
 const parse = (spec: object, metadata: object = {}) => toPodTemplate({ metadata, spec }, "file");

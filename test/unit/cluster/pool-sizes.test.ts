@@ -1,11 +1,11 @@
 /** How many Pods a pool has where several of its templates are one image. */
 
 import { expect, test } from "vitest";
-import type { ApiCall } from "../../../src/cluster/api.ts";
+import type { ApiCall } from "../../../src/cluster/api/api.ts";
+import { createObjectCache } from "../../../src/cluster/api/object-cache.ts";
+import type { Pod } from "../../../src/cluster/api/objects.ts";
 import { createImageTemplates } from "../../../src/cluster/image-templates.ts";
-import { createObjectCache } from "../../../src/cluster/object-cache.ts";
-import type { Pod } from "../../../src/cluster/objects.ts";
-import { createPoolFiller } from "../../../src/cluster/pool.ts";
+import { createPoolFiller } from "../../../src/cluster/pods/pool.ts";
 import type { StoredSandbox } from "../../../src/cluster/records.ts";
 import { deriveSecrets } from "../../../src/cluster/seed.ts";
 import { createSilentLog } from "../../../src/common/log.ts";

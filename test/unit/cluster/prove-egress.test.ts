@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { proveEnforcement } from "../../../src/cluster/prove-egress.ts";
+import { proveEnforcement } from "../../../src/cluster/pods/prove-egress.ts";
 import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
 
 const countServers = () =>

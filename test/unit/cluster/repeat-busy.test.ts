@@ -1,7 +1,7 @@
 /** Requests that the API server refuses as busy. */
 
 import { expect, test } from "vitest";
-import { busyCause, repeatWhileBusy } from "../../../src/cluster/repeat-busy.ts";
+import { busyCause, repeatWhileBusy } from "../../../src/cluster/api/repeat-busy.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 
 const TOGETHER = 20;

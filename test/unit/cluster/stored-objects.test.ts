@@ -2,12 +2,12 @@
 
 import assert from "node:assert";
 import { expect, test } from "vitest";
-import type { ApiCall } from "../../../src/cluster/api.ts";
+import type { ApiCall } from "../../../src/cluster/api/api.ts";
 import {
   changeCreation,
   creationName,
   storedCreationSchema,
-} from "../../../src/cluster/creations.ts";
+} from "../../../src/cluster/pods/creations.ts";
 import {
   changeRecord,
   isKnown,

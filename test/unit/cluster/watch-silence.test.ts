@@ -1,7 +1,7 @@
 /** A watch that tells nothing is left after its time, counted from what it told last. */
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWatchSilence } from "../../../src/cluster/watch-silence.ts";
+import { createWatchSilence } from "../../../src/cluster/api/watch-silence.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
