@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { mkdir, readFile } from "node:fs/promises";
 import { request, type RequestOptions } from "node:http";
 import { join } from "node:path";
-import { warmUpRequests } from "../src/commands/warm-up-requests.ts";
+import { warmUpRequests } from "../src/commands/service/warm-up-requests.ts";
 import { z } from "../src/common/schema.ts";
 import { daemonCommand } from "../src/engine/daemon/daemon-command.ts";
 import { prepareDaemon } from "../src/engine/daemon/daemon.ts";

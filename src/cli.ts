@@ -1,13 +1,13 @@
 /** From the command line to one row of the commands table, and from its outcome to an exit code. */
 
 import { setFlagsFromString } from "node:v8";
-import { commandLine } from "./commands/command-line.ts";
-import { EXIT_OK, VERSION, type Command } from "./commands/command.ts";
-import { withPrivileges } from "./commands/engine.ts";
-import { startBelowInit } from "./commands/first-process.ts";
+import type { TrialHome } from "./commands/home/trial-home.ts";
 import { findCommand, helpText } from "./commands/index.ts";
-import type { TrialHome } from "./commands/trial-home.ts";
-import { findMisuse } from "./commands/usage.ts";
+import { commandLine } from "./commands/program/command-line.ts";
+import { EXIT_OK, VERSION, type Command } from "./commands/program/command.ts";
+import { startBelowInit } from "./commands/program/first-process.ts";
+import { findMisuse } from "./commands/program/usage.ts";
+import { withPrivileges } from "./commands/service/engine.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { toHomeFault } from "./common/home-fault.ts";
 import { checkHome, missingHome } from "./common/home-folder.ts";
@@ -128,7 +128,7 @@ async function runCommand(
 }
 
 async function openTrial(home: string): Promise<TrialHome | undefined> {
-  return (await import("./commands/trial-home.ts")).openTrialHome(home);
+  return (await import("./commands/home/trial-home.ts")).openTrialHome(home);
 }
 
 function needsHome(

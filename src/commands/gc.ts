@@ -9,13 +9,13 @@ import { requireKnownContent } from "../sandboxes/reclaim/lost-database.ts";
 import { reclaim } from "../sandboxes/reclaim/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
-import { pruneBuiltIns } from "./built-ins.ts";
-import { EXIT_OK, type CommandContext } from "./command.ts";
-import { createEngine } from "./engine.ts";
-import { openHome } from "./home.ts";
-import { removeDeadCopies } from "./program-copies.ts";
-import { findProgramFiles } from "./program-files.ts";
-import { spoolHome } from "./spool-folders.ts";
+import { openHome } from "./home/home.ts";
+import { EXIT_OK, type CommandContext } from "./program/command.ts";
+import { removeDeadCopies } from "./program/program-copies.ts";
+import { findProgramFiles } from "./program/program-files.ts";
+import { createEngine } from "./service/engine.ts";
+import { spoolHome } from "./service/spool-folders.ts";
+import { pruneBuiltIns } from "./templates/built-ins.ts";
 
 /** Something is left that could not be removed now; all else was done. */
 const EXIT_LEFT = 75;

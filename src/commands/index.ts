@@ -1,8 +1,8 @@
 /** The table of commands and the help text. A command is loaded when it runs: stdio starts often. */
 
 import { describeFlags } from "../flags.ts";
-import type { Command } from "./command.ts";
-import { takesFlag } from "./usage.ts";
+import type { Command } from "./program/command.ts";
+import { takesFlag } from "./program/usage.ts";
 
 const COMMANDS: readonly Command[] = [
   {
@@ -12,7 +12,7 @@ const COMMANDS: readonly Command[] = [
     hasEngine: true,
     hasHome: true,
     triesHome: true,
-    load: async () => (await import("./doctor.ts")).runDoctor,
+    load: async () => (await import("./doctor/doctor.ts")).runDoctor,
   },
   {
     name: "gc",
@@ -55,7 +55,7 @@ const COMMANDS: readonly Command[] = [
     summary: "one HTTP listener: control API, gateway to the sandboxes, MCP",
     hasEngine: true,
     hasHome: true,
-    load: async () => (await import("./serve.ts")).runServe,
+    load: async () => (await import("./serve/serve.ts")).runServe,
   },
   {
     name: "stdio",
@@ -63,7 +63,7 @@ const COMMANDS: readonly Command[] = [
     summary: "the MCP server on stdin and stdout",
     hasEngine: true,
     hasHome: true,
-    load: async () => (await import("./stdio.ts")).runStdio,
+    load: async () => (await import("./stdio/stdio.ts")).runStdio,
   },
   {
     name: "template",
@@ -84,7 +84,7 @@ const COMMANDS: readonly Command[] = [
     hasEngine: true,
     hasHome: true,
     needsHome: ["export", "list", "remove", "show"],
-    load: async () => (await import("./template.ts")).runTemplate,
+    load: async () => (await import("./templates/template.ts")).runTemplate,
   },
   {
     name: "trust",

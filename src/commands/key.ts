@@ -12,8 +12,8 @@ import type { Config } from "../config.ts";
 import { findKey, makeKey, requireKeyName, requireTeam, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
-import { EXIT_OK, type CommandContext } from "./command.ts";
-import { openHome } from "./home.ts";
+import { openHome } from "./home/home.ts";
+import { EXIT_OK, type CommandContext } from "./program/command.ts";
 
 const DEFAULT_NAME = "default";
 const ACTIONS = ["create", "list", "revoke"] as const;

@@ -4,7 +4,7 @@ import { createService } from "../client/service.ts";
 import { renderManifest } from "../mcp/manifest.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
-import { EXIT_OK, VERSION, type CommandContext } from "./command.ts";
+import { EXIT_OK, VERSION, type CommandContext } from "./program/command.ts";
 
 export async function runManifest({ log }: CommandContext): Promise<number> {
   // Listing calls no service: nothing is ever sent to this address.

@@ -6,10 +6,10 @@ import { errorText, isCode, SandboxError } from "../common/errors.ts";
 import { isThere, writeDurably } from "../common/files.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
-import { quoteWord } from "./command-line.ts";
-import { EXIT_OK, type CommandContext } from "./command.ts";
-import { openHome } from "./home.ts";
-import { openAuthority, requireDomain, type LocalAuthority } from "./local-authority.ts";
+import { openHome } from "./home/home.ts";
+import { quoteWord } from "./program/command-line.ts";
+import { EXIT_OK, type CommandContext } from "./program/command.ts";
+import { openAuthority, requireDomain, type LocalAuthority } from "./serve/local-authority.ts";
 
 const REFRESH_TIMEOUT_MS = 120_000;
 

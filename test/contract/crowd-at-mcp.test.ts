@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { startServeMcp } from "../../src/commands/serve-mcp.ts";
+import { startServeMcp } from "../../src/commands/serve/serve-mcp.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";

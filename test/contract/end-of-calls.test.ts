@@ -3,7 +3,7 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
-import { startServeMcp } from "../../src/commands/serve-mcp.ts";
+import { startServeMcp } from "../../src/commands/serve/serve-mcp.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
 import { startTestService } from "../support/service.ts";

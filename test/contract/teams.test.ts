@@ -5,7 +5,7 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { nameOf } from "../../scripts/openapi-document.ts";
-import { startServeMcp } from "../../src/commands/serve-mcp.ts";
+import { startServeMcp } from "../../src/commands/serve/serve-mcp.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findNewest } from "../../src/commands/base-layers.ts";
+import { findNewest } from "../../src/commands/templates/base-layers.ts";
 import { removeDeadLayers } from "../../src/engine/storage/layers.ts";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
 import { openFakeBuilder, type FakeBuilder } from "../support/fake-builder.ts";

@@ -5,7 +5,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { withDiskSpace } from "../../src/commands/with-disk-space.ts";
+import { withDiskSpace } from "../../src/commands/templates/with-disk-space.ts";
 import { isRootless } from "../../src/common/privilege.ts";
 import { runProgram } from "../../src/engine/host/run-program.ts";
 import { makeLayer } from "../../src/engine/storage/layers.ts";

@@ -7,7 +7,7 @@ import { get } from "node:https";
 import { join } from "node:path";
 import { connect, createServer, TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
-import { openAuthority, openServerIdentity } from "../../src/commands/local-authority.ts";
+import { openAuthority, openServerIdentity } from "../../src/commands/serve/local-authority.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { issueServerCertificate, type KeyedCertificate } from "../../src/listener/certificates.ts";
 import { createTlsServer, type TlsIdentity } from "../../src/listener/tls.ts";

@@ -2,7 +2,7 @@
 
 import { userInfo } from "node:os";
 import { expect, test, vi } from "vitest";
-import { runTemplate } from "../../src/commands/template.ts";
+import { runTemplate } from "../../src/commands/templates/template.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
 import { startTestService } from "../support/service.ts";

@@ -1,7 +1,7 @@
 /** The base template that set-up built in the default home of this user; tests use it read-only. */
 
 import { join } from "node:path";
-import { findBase } from "../../src/commands/base-layers.ts";
+import { findBase } from "../../src/commands/templates/base-layers.ts";
 import { defaultHome } from "../../src/common/privilege.ts";
 import type { Layer } from "../../src/engine/engine.ts";
 

@@ -1,6 +1,6 @@
 /** Builds the template `base` of the home that is its argument, as a service of that home does. */
 
-import { BASE_BUILD } from "../../src/commands/built-ins.ts";
+import { BASE_BUILD } from "../../src/commands/templates/built-ins.ts";
 
 const [, , home = ""] = process.argv;
 const { signal } = new AbortController();

@@ -1,7 +1,7 @@
 /** A process that keeps a copy of the program's files in a home until it is killed; prints its name. */
 
 import { basename } from "node:path";
-import { holdProgramFiles } from "../../src/commands/program-copies.ts";
+import { holdProgramFiles } from "../../src/commands/program/program-copies.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 
 const [, , home = ""] = process.argv;

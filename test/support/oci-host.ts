@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { warmUpRequests } from "../../src/commands/warm-up-requests.ts";
+import { warmUpRequests } from "../../src/commands/service/warm-up-requests.ts";
 import type { DaemonSources } from "../../src/engine/daemon/daemon.ts";
 import type {
   Bind,

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import type { PodSandboxesOptions } from "../../src/cluster/pod-sandboxes.ts";
-import { startFront } from "../../src/commands/serve-cluster.ts";
+import { startFront } from "../../src/commands/serve/serve-cluster.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";

@@ -8,7 +8,7 @@ import {
   startEmbeddedService,
   type EmbeddedService,
   type EmbeddedServiceOptions,
-} from "../../src/commands/embedded-service.ts";
+} from "../../src/commands/service/embedded-service.ts";
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";

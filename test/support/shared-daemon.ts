@@ -22,8 +22,8 @@ export async function findShared(): Promise<string | undefined> {
 /** Gives a home the daemon of the built service. */
 export async function shareServiceDaemon(home: string): Promise<void> {
   await shareDaemon(home, "service", async () => {
-    const { daemonSources } = await import("../../src/commands/engine.ts");
-    const { findProgramFiles } = await import("../../src/commands/program-files.ts");
+    const { daemonSources } = await import("../../src/commands/service/engine.ts");
+    const { findProgramFiles } = await import("../../src/commands/program/program-files.ts");
     return daemonSources(findProgramFiles());
   });
 }

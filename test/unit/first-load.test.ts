@@ -43,11 +43,14 @@ test("the command line loads two packages", async () => {
 });
 
 test("the stdio server adds none before it has answered the opening of its host", async () => {
-  expect((await packagesOf(["cli.ts", "commands/stdio.ts"])).toSorted()).toEqual(["pino", "zod"]);
+  expect((await packagesOf(["cli.ts", "commands/stdio/stdio.ts"])).toSorted()).toEqual([
+    "pino",
+    "zod",
+  ]);
 });
 
 test("nor any part of the service, or what starts programs", async () => {
-  const entries = ["cli.ts", "commands/stdio.ts", "engine/oci/probe-cache.ts"];
+  const entries = ["cli.ts", "commands/stdio/stdio.ts", "engine/oci/probe-cache.ts"];
   const loaded = [...(await loadedBy(entries)).keys()];
   const parts =
     /^(?:src\/(?:control|sandboxes|spool|store)\/|src\/engine\/(?:storage|templates)\/)/;
@@ -66,7 +69,11 @@ test.for([
 ])("%s is found where it is loaded", async (name) => {
   expect([
     ...(
-      await loadedBy(["commands/serve-mcp.ts", "sandboxes/reclaim/reclaim.ts", "store/sqlite.ts"])
+      await loadedBy([
+        "commands/serve/serve-mcp.ts",
+        "sandboxes/reclaim/reclaim.ts",
+        "store/sqlite.ts",
+      ])
     ).keys(),
   ]).toContain(name);
 });

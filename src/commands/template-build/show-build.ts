@@ -2,7 +2,7 @@
 
 import { escapeUnsafe } from "../../common/untrusted-text.ts";
 import type { BuildLineBody } from "../../wire/template-builds.ts";
-import { clearBar, drawBar, type ProgressOutput } from "../progress-bar.ts";
+import { clearBar, drawBar, type ProgressOutput } from "../program/progress-bar.ts";
 
 export interface ShownBuild extends Disposable {
   line(line: BuildLineBody): void;

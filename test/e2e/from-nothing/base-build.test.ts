@@ -3,7 +3,7 @@
 import { mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findBase } from "../../../src/commands/base-layers.ts";
+import { findBase } from "../../../src/commands/templates/base-layers.ts";
 import { openFakeBuilder, type FakeBuilder } from "../../support/fake-builder.ts";
 import { startMcpClient } from "../../support/mcp-client.ts";
 import { listeningUrl, startProgram } from "../../support/program.ts";

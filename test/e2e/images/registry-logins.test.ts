@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   startEmbeddedService,
   type EmbeddedService,
-} from "../../../src/commands/embedded-service.ts";
+} from "../../../src/commands/service/embedded-service.ts";
 import { ECR_HOST, ECR_KEY, startFakeEcr, type FakeEcr } from "../../support/fake-ecr.ts";
 import { makeTestImages } from "../../support/image-service.ts";
 import { createLayerEngine } from "../../support/layer-engine.ts";

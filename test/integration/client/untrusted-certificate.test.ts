@@ -4,7 +4,7 @@ import { createServer as createPlainServer } from "node:http";
 import { createServer } from "node:https";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
-import { openAuthority } from "../../../src/commands/local-authority.ts";
+import { openAuthority } from "../../../src/commands/serve/local-authority.ts";
 import { issueServerCertificate } from "../../../src/listener/certificates.ts";
 import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
 import { answerJson, startRecorder } from "../../support/recorder.ts";

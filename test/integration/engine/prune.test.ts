@@ -3,8 +3,8 @@
 import { mkdir, readdir, rmdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { BASE_PARTS } from "../../../src/commands/base-layers.ts";
-import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
+import { BASE_PARTS } from "../../../src/commands/templates/base-layers.ts";
+import { pruneBuiltIns } from "../../../src/commands/templates/built-ins.ts";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
 import { writeRecord } from "../../../src/engine/oci/container-record.ts";

@@ -4,7 +4,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startServeMcp } from "../../../src/commands/serve-mcp.ts";
+import { startServeMcp } from "../../../src/commands/serve/serve-mcp.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { loadConfig } from "../../../src/config.ts";

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
-import { openHome } from "../../../src/commands/home.ts";
+import { openHome } from "../../../src/commands/home/home.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { errorText } from "../../../src/common/errors.ts";
 import { openStoreImage } from "../../../src/engine/storage/store-image.ts";

@@ -1,7 +1,7 @@
 /** A build of a template that failed is tried again by the first caller after half a minute. */
 
 import { expect, test } from "vitest";
-import { createBaseBuild } from "../../../src/commands/base-build.ts";
+import { createBaseBuild } from "../../../src/commands/templates/base-build.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";

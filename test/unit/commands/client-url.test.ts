@@ -1,7 +1,7 @@
 /** Where links lead for clients that are elsewhere. */
 
 import { expect, test } from "vitest";
-import { clientUrl } from "../../../src/commands/serve-address.ts";
+import { clientUrl } from "../../../src/commands/service/serve-address.ts";
 
 test.for([
   { domain: "sandbox.localhost", url: "http://127.0.0.1:3490" },

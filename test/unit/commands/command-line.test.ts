@@ -1,7 +1,7 @@
 import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { commandLine } from "../../../src/commands/command-line.ts";
+import { commandLine } from "../../../src/commands/program/command-line.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 async function install(folder: string) {

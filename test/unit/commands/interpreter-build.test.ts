@@ -3,8 +3,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readBuildTime, recordBuildTime } from "../../../src/commands/build-times.ts";
-import { interpreterTemplate } from "../../../src/commands/interpreter-build.ts";
+import { readBuildTime, recordBuildTime } from "../../../src/commands/templates/build-times.ts";
+import { interpreterTemplate } from "../../../src/commands/templates/interpreter-build.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const COMMAND = "`sandbox-mcp template pull code-interpreter` builds it ";

@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { interpreterTemplate } from "../../../src/commands/interpreter-build.ts";
+import { interpreterTemplate } from "../../../src/commands/templates/interpreter-build.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);

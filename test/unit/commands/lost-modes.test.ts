@@ -4,8 +4,12 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { BASE_PARTS, findNewest, hasLostModes } from "../../../src/commands/base-layers.ts";
-import { requireBase } from "../../../src/commands/template-lack.ts";
+import {
+  BASE_PARTS,
+  findNewest,
+  hasLostModes,
+} from "../../../src/commands/templates/base-layers.ts";
+import { requireBase } from "../../../src/commands/templates/template-lack.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { findHost } from "../../../src/engine/templates/host.ts";
 import { prepareTrust } from "../../../src/engine/templates/trust.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { memoryNote } from "../../../src/commands/setting-notes.ts";
+import { memoryNote } from "../../../src/commands/service/setting-notes.ts";
 
 const MOVES = { pauseToDisk: { afterSeconds: 60, isAtExit: true }, encryptsSnapshots: false };
 const NONE = { pauseToDisk: undefined, encryptsSnapshots: false };

@@ -4,7 +4,7 @@ import { chmod, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { openHome } from "../../../src/commands/home.ts";
+import { openHome } from "../../../src/commands/home/home.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

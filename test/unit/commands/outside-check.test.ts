@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkOutside, toChecks } from "../../../src/commands/outside-check.ts";
+import { checkOutside, toChecks } from "../../../src/commands/doctor/outside-check.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { loadConfig } from "../../../src/config.ts";
 

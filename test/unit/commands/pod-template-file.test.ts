@@ -3,7 +3,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readPodTemplate } from "../../../src/commands/pod-template-file.ts";
+import { readPodTemplate } from "../../../src/commands/serve/pod-template-file.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -1,7 +1,7 @@
 /** An engine that proves less than `--require-isolation` is refused, whatever it reports. */
 
 import { expect, test } from "vitest";
-import { probeEngine } from "../../../src/commands/engine.ts";
+import { probeEngine } from "../../../src/commands/service/engine.ts";
 import type { Engine, IsolationLevel } from "../../../src/engine/engine.ts";
 import { createBareEngine } from "../../support/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";

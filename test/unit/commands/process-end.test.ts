@@ -8,7 +8,7 @@ import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
 
 const MODULE = pathToFileURL(
-  join(import.meta.dirname, "../../../src/commands/process-end.ts"),
+  join(import.meta.dirname, "../../../src/commands/program/process-end.ts"),
 ).href;
 
 /** Work that fails when it is stopped, unless it hangs then; it reports that it began. */

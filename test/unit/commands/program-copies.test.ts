@@ -6,7 +6,10 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
-import { holdProgramFiles, removeDeadCopies } from "../../../src/commands/program-copies.ts";
+import {
+  holdProgramFiles,
+  removeDeadCopies,
+} from "../../../src/commands/program/program-copies.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { readStartTicks } from "../../../src/engine/host/process-stat.ts";

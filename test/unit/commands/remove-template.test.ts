@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { removeTemplate } from "../../../src/commands/template-records.ts";
+import { removeTemplate } from "../../../src/commands/templates/template-records.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { DEFAULT_TEAM } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";

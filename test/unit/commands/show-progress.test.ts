@@ -1,8 +1,8 @@
 /** What people see of a build or a pull, on a terminal and elsewhere. */
 
 import { expect, test } from "vitest";
-import { createPullProgress } from "../../../src/commands/pull-progress.ts";
-import { showCommandOn, showProgressOn } from "../../../src/commands/show-progress.ts";
+import { createPullProgress } from "../../../src/commands/program/pull-progress.ts";
+import { showCommandOn, showProgressOn } from "../../../src/commands/program/show-progress.ts";
 
 const PROGRESS = { note: () => undefined, share: () => 0.5, describe: () => "about 30 s left" };
 

@@ -1,7 +1,7 @@
 /** Where output is kept: one folder for those who may see the same, apart for all others. */
 
 import { expect, test } from "vitest";
-import { localSpoolFolder, spoolFolderOf } from "../../../src/commands/spool-folders.ts";
+import { localSpoolFolder, spoolFolderOf } from "../../../src/commands/service/spool-folders.ts";
 import { loadConfig } from "../../../src/config.ts";
 
 function folderFor(environment: Readonly<Record<string, string>>): string {

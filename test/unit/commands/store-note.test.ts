@@ -1,7 +1,7 @@
 import { mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { storeNote } from "../../../src/commands/setting-notes.ts";
+import { storeNote } from "../../../src/commands/service/setting-notes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OTHER_SIZE = "--store-gb 16: the home has a store of 8 GiB, which keeps its size";

@@ -3,7 +3,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findTemplateLack } from "../../../src/commands/template-lack.ts";
+import { findTemplateLack } from "../../../src/commands/templates/template-lack.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LACK = { detail: "this system names no Debian release", hint: "use another" };

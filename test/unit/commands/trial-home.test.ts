@@ -5,10 +5,10 @@ import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { openTrialHome } from "../../../src/commands/trial-home.ts";
+import { openTrialHome } from "../../../src/commands/home/trial-home.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const SOURCE = resolve(import.meta.dirname, "../../../src/commands/trial-home.ts");
+const SOURCE = resolve(import.meta.dirname, "../../../src/commands/home/trial-home.ts");
 
 const CODE = `
   const { openTrialHome } = await import(${JSON.stringify(SOURCE)});

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { findCommand } from "../../../src/commands/index.ts";
-import { findMisuse, takesFlag } from "../../../src/commands/usage.ts";
+import { findMisuse, takesFlag } from "../../../src/commands/program/usage.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { listSettings } from "../../../src/settings.ts";
 

@@ -2,7 +2,7 @@
 
 import { create, toBinary } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { warmUpRequests } from "../../../src/commands/warm-up-requests.ts";
+import { warmUpRequests } from "../../../src/commands/service/warm-up-requests.ts";
 import { StartRequestSchema } from "../../../src/gen/process/process_pb.ts";
 import { encodeStart } from "../../../src/rpc/process-events.ts";
 

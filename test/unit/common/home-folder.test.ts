@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { chown, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { openHome } from "../../../src/commands/home.ts";
+import { openHome } from "../../../src/commands/home/home.ts";
 import { homeFault } from "../../../src/common/home-folder.ts";
 import { keepCompiled } from "../../../src/compile-cache.ts";
 import { LOCK_NAMES } from "../../../src/engine/host/lock.ts";

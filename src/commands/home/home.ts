@@ -1,0 +1,30 @@
+/** The home directory: how it is made and opened. */
+
+import { chmod } from "node:fs/promises";
+import { join } from "node:path";
+import { errorText, SandboxError } from "../../common/errors.ts";
+import { checkHome } from "../../common/home-folder.ts";
+import { makeFolders } from "../../common/make-folders.ts";
+import { refuseNewerFile } from "../../store/file-version.ts";
+import { settlePlace } from "./home-place.ts";
+
+/**
+ * Makes the home or opens it.
+ * @throws SandboxError failed_precondition when it cannot be made, its path cannot be used, it is the
+ * folder of something else, or a newer program has written its database.
+ */
+export async function openHome(path: string): Promise<void> {
+  checkHome(path);
+  refuseNewerFile(join(path, "state.db"));
+  try {
+    makeFolders(path, 0o700);
+    await chmod(path, 0o700);
+    const note = await settlePlace(path);
+    if (note !== undefined) process.stderr.write(`sandbox-mcp: ${note}\n`);
+  } catch (error) {
+    throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
+      cause: error,
+      hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
+    });
+  }
+}
