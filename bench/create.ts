@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { errorText } from "../src/common/errors.ts";
-import { startMcpClient } from "../test/support/mcp-client.ts";
+import { startMcpClient } from "../test/support/mcp/mcp-client.ts";
 import type { BenchContext } from "./context.ts";
 import { atMost, below, compare, median, timed, type Row } from "./figure.ts";
 import { createSandbox, killSandbox, runIn } from "./hosts.ts";

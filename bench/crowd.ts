@@ -2,7 +2,7 @@
 
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { startMcpClient } from "../test/support/mcp-client.ts";
+import { startMcpClient } from "../test/support/mcp/mcp-client.ts";
 import type { BenchContext } from "./context.ts";
 import { atMost, median, timed, type Row } from "./figure.ts";
 import { createSandbox, killSandbox, runIn } from "./hosts.ts";

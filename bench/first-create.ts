@@ -7,9 +7,9 @@
 
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { openRawStdio } from "../test/support/mcp/raw-stdio.ts";
 import { openOrdinaryUser } from "../test/support/ordinary-user.ts";
 import { OFFLINE, PROGRAM, startProgram } from "../test/support/program.ts";
-import { openRawStdio } from "../test/support/raw-stdio.ts";
 import { makeTempFolder } from "../test/support/temp-folder.ts";
 
 const MAX_FIRST_MS = 60_000;

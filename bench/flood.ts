@@ -1,8 +1,8 @@
 /** The calls of a neighbour beside sandboxes that flood the service with log lines. */
 
-import type { NeighbourFigures } from "../test/support/figures.ts";
-import { startFloodedService } from "../test/support/flooded-service.ts";
-import { measureNeighbour } from "../test/support/neighbour.ts";
+import { startFloodedService } from "../test/support/hostile/flooded-service.ts";
+import { measureNeighbour } from "../test/support/hostile/neighbour.ts";
+import type { NeighbourFigures } from "../test/support/run/figures.ts";
 import type { Row } from "./figure.ts";
 
 const ROUNDS = 4;

@@ -5,7 +5,7 @@
 
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { startMcpClient, type TestClient } from "../test/support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../test/support/mcp/mcp-client.ts";
 import { gvisorRuntime } from "../test/support/runtimes.ts";
 import type { BenchContext } from "./context.ts";
 import { below, compare, median, timed, type Contestant, type Row } from "./figure.ts";

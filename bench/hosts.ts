@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import type { TestClient } from "../test/support/mcp-client.ts";
+import type { TestClient } from "../test/support/mcp/mcp-client.ts";
 
 const PROTOCOL = "2025-11-25";
 /** Start and end of a server; one that takes longer is ended. */

@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { baseLayers } from "../test/support/base-layer.ts";
-import { startMcpClient } from "../test/support/mcp-client.ts";
+import { startMcpClient } from "../test/support/mcp/mcp-client.ts";
 import { startBareKernel, type BareKernel } from "./bare-kernel.ts";
 import { below, compare, median, quantile, timed, type Row } from "./figure.ts";
 import { createSandbox } from "./hosts.ts";

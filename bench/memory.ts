@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { startMcpClient } from "../test/support/mcp-client.ts";
+import { startMcpClient } from "../test/support/mcp/mcp-client.ts";
 import type { BenchContext } from "./context.ts";
 import { median, type Row } from "./figure.ts";
 import { createSandbox, killSandbox, runIn } from "./hosts.ts";

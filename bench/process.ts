@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdir, readFile, writeFile } from "node:fs/promises";
-import { startMcpClient, type TestClient } from "../test/support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../test/support/mcp/mcp-client.ts";
 import type { BenchContext } from "./context.ts";
 import {
   atLeast,

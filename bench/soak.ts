@@ -4,8 +4,8 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import { startMeasuredServe } from "../test/support/measured-serve.ts";
-import { soak } from "../test/support/soak.ts";
+import { startMeasuredServe } from "../test/support/load/measured-serve.ts";
+import { soak } from "../test/support/load/soak.ts";
 
 const CYCLES = 2_000;
 const CALLS = 20_000;

@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { startMcpClient } from "../test/support/mcp-client.ts";
+import { startMcpClient } from "../test/support/mcp/mcp-client.ts";
 import { PROGRAM } from "../test/support/program.ts";
 import type { BenchContext } from "./context.ts";
 import { atMost, compare, timed, type Contestant, type MissingPeer, type Row } from "./figure.ts";

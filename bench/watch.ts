@@ -5,7 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { startTestDaemon, type TestDaemon } from "../test/support/envd.ts";
+import { startTestDaemon, type TestDaemon } from "../test/support/daemon/envd.ts";
 import type { BenchContext } from "./context.ts";
 import { median, type Row } from "./figure.ts";
 import type { Peers } from "./peers.ts";

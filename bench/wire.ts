@@ -13,9 +13,9 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
-import { startTestDaemon, type TestDaemon } from "../test/support/envd.ts";
-import { measureSlowReaders } from "../test/support/slow-readers.ts";
-import { startRaw } from "../test/support/start-stream.ts";
+import { startTestDaemon, type TestDaemon } from "../test/support/daemon/envd.ts";
+import { startRaw } from "../test/support/daemon/start-stream.ts";
+import { measureSlowReaders } from "../test/support/hostile/slow-readers.ts";
 import { atLeast, below, compare, timed, type Row } from "./figure.ts";
 
 const TRIPS = { samples: 50, budgetMs: 5_000 };

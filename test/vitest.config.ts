@@ -2,9 +2,9 @@
 
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
-import { LONG_FILES } from "./support/long-files.ts";
-import { LongestFirst } from "./support/longest-first.ts";
-import { ALONE_FILES, TIMED_FILES, WAITING_FILES } from "./support/timed-files.ts";
+import { LONG_FILES } from "./support/run/long-files.ts";
+import { LongestFirst } from "./support/run/longest-first.ts";
+import { ALONE_FILES, TIMED_FILES, WAITING_FILES } from "./support/run/timed-files.ts";
 
 const LEFT_OUT = Object.entries(LONG_FILES).flatMap(([variable, files]) =>
   process.env[variable] === undefined ? files : [],
@@ -25,7 +25,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
       testTimeout,
       hookTimeout: testTimeout,
       globalSetup,
-      setupFiles: ["test/support/no-warnings.ts"],
+      setupFiles: ["test/support/run/no-warnings.ts"],
       // Most files wait for most of their time: two processors are busy with four.
       maxWorkers: availableParallelism() + 2,
       // A process and all imports for each file would take half of the processors' time.
@@ -101,7 +101,7 @@ const BESIDES = [
 const SECURITY: Level = {
   name: "security",
   testTimeout: 120_000,
-  globalSetup: ["test/support/whole-run.ts"],
+  globalSetup: ["test/support/run/whole-run.ts"],
 };
 
 /** One project, one file after the other: its report tells figures of all of them. */
@@ -112,7 +112,7 @@ function wholeSecurity() {
 
 export default defineConfig({
   test: {
-    globalSetup: ["test/support/run-folder.ts"],
+    globalSetup: ["test/support/run/run-folder.ts"],
     sequence: { sequencer: LongestFirst },
     projects: [
       level({ name: "unit", testTimeout: 60_000 }),

@@ -3,8 +3,8 @@
 import { execFile, type ExecFileException } from "node:child_process";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { installNode } from "../support/clients/registry-packages.ts";
 import { OFFLINE, PROGRAM } from "../support/program.ts";
-import { installNode } from "../support/registry-packages.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const RUN_LIMIT_MS = 300_000;

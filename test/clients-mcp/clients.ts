@@ -2,7 +2,7 @@
 
 import { cp, mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { buildGo, installNode, installPython } from "../support/registry-packages.ts";
+import { buildGo, installNode, installPython } from "../support/clients/registry-packages.ts";
 import type { Target } from "./foreign-client.ts";
 
 const DRIVERS = resolve(import.meta.dirname, "drivers");

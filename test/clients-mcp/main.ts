@@ -6,9 +6,9 @@
  */
 
 import { createSteps } from "../demo/steps.ts";
+import { openPackageFolder } from "../support/clients/registry-packages.ts";
 import { openTestHome } from "../support/home.ts";
 import { OFFLINE, PROGRAM } from "../support/program.ts";
-import { openPackageFolder } from "../support/registry-packages.ts";
 import { startServe } from "../support/serve.ts";
 import { obtainClients, obtainNode } from "./clients.ts";
 import { startForeignClient, type Target } from "./foreign-client.ts";

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Steps } from "../demo/steps.ts";
-import { finish, startAgentSession } from "../support/agent-session.ts";
-import { read, sandboxOf, type Agent } from "../support/agent.ts";
+import { finish, startAgentSession } from "../support/mcp/agent-session.ts";
+import { read, sandboxOf, type Agent } from "../support/mcp/agent.ts";
 
 const TRUST = Object.fromEntries(
   ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"].flatMap(

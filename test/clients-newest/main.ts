@@ -7,8 +7,8 @@
 import { glob, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { installNpm, newestNpm, newestPython } from "../support/newest-clients.ts";
-import { findPythonClient } from "../support/python-client.ts";
+import { installNpm, newestNpm, newestPython } from "../support/clients/newest-clients.ts";
+import { findPythonClient } from "../support/clients/python-client.ts";
 import { compare, readNpm, readPython, type Inventory } from "./inventory.ts";
 
 const PATH = join(import.meta.dirname, "inventory.json");

@@ -2,7 +2,7 @@
 
 import { userInfo } from "node:os";
 import { expect, test } from "vitest";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BuildPlan, BuildStep } from "../../src/sandboxes/template-builds/build-request.ts";
 import { failUnfinished } from "../../src/sandboxes/template-builds/end-build.ts";
 import type { TemplateBuildRecord } from "../../src/store/build-records.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;

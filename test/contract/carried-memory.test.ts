@@ -3,7 +3,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createMemoryEngine, type MemoryEngine } from "../support/memory-engine.ts";
+import { createMemoryEngine, type MemoryEngine } from "../support/engine/memory-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let fake: MemoryEngine;

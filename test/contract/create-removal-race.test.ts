@@ -7,8 +7,8 @@ import { access } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { toSandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
-import { PLAIN_CREATE } from "../support/plain-create.ts";
+import { PLAIN_CREATE } from "../support/control/plain-create.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
 import { startTestService } from "../support/service.ts";
 

@@ -6,9 +6,9 @@ import { expect, test } from "vitest";
 import { startServeMcp } from "../../src/commands/serve/serve-mcp.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
+import { toReply } from "../support/mcp/tool-reply.ts";
 import { startTestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
-import { toReply } from "../support/tool-reply.ts";
 
 const KEY = `e2b_${"5".repeat(40)}`;
 const WAIT = { wait_seconds: 50 };

@@ -8,7 +8,7 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { createGateway } from "../../src/gateway/handler.ts";
 import type { Endpoint } from "../../src/sandboxes/run.ts";
-import { closedEndpoint } from "../support/endpoint.ts";
+import { closedEndpoint } from "../support/control/endpoint.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 
 const PORT = 49_999;

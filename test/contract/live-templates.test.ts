@@ -8,8 +8,8 @@ import { userInfo } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
-import { createMemoryEngine } from "../support/memory-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
+import { createMemoryEngine } from "../support/engine/memory-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

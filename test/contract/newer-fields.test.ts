@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { tagGroupsSchema as groupsSchema } from "../../src/wire/tag-assignments.ts";
-import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
+import { createHeldEngine, type HeldEngine } from "../support/engine/held-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let held: HeldEngine;

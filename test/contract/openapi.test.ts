@@ -10,18 +10,23 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
-import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
-import { BODY, MISSING, PARAMETERS } from "../support/api-values.ts";
-import { buildRows } from "../support/build-rows.ts";
-import { BUILDING } from "../support/building-template.ts";
-import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/create-bodies.ts";
-import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
-import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
-import { podRow } from "../support/pod-front.ts";
+import { podRow } from "../support/cluster/pod-front.ts";
+import {
+  committed,
+  documented,
+  fieldsOfBody,
+  fieldsOfReply,
+} from "../support/control/api-document.ts";
+import { BODY, MISSING, PARAMETERS } from "../support/control/api-values.ts";
+import { buildRows } from "../support/control/build-rows.ts";
+import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/control/create-bodies.ts";
+import { createOfOtherKey, createUnderWay } from "../support/control/keyed-creates.ts";
+import { tagRows } from "../support/control/tag-rows.ts";
+import { templateRows } from "../support/control/template-rows.ts";
+import { volumeRows } from "../support/control/volume-rows.ts";
+import { BUILDING } from "../support/engine/building-template.ts";
+import { createHeldEngine, type HeldEngine } from "../support/engine/held-engine.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
-import { tagRows } from "../support/tag-rows.ts";
-import { templateRows } from "../support/template-rows.ts";
-import { volumeRows } from "../support/volume-rows.ts";
 
 let held: HeldEngine;
 let service: TestService;

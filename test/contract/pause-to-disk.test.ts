@@ -2,9 +2,9 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { PLAIN_CREATE } from "../support/control/plain-create.ts";
+import { createMemoryEngine, type MemoryEngine } from "../support/engine/memory-engine.ts";
 import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
-import { createMemoryEngine, type MemoryEngine } from "../support/memory-engine.ts";
-import { PLAIN_CREATE } from "../support/plain-create.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const AFTER_MS = 60_000;

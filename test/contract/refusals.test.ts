@@ -5,8 +5,8 @@ import { SandboxError, diskFullError } from "../../src/common/errors.ts";
 import { toFault } from "../../src/control/reply.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { retryHeaders } from "../../src/wire/retry.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
-import { startReplyServer } from "../support/reply-server.ts";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
+import { startReplyServer } from "../support/hostile/reply-server.ts";
 import { startTestService, type Reply, type TestService } from "../support/service.ts";
 
 const held = createHeldEngine();

@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { fetchEcrLogin } from "../../src/images/ecr.ts";
 import { checkRegistryLogin, toCredentials } from "../../src/images/registry-login.ts";
-import { ECR_HOST, ECR_KEY, startFakeEcr } from "../support/fake-ecr.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
+import { ECR_HOST, ECR_KEY, startFakeEcr } from "../support/images/fake-ecr.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const IMAGE = `${ECR_HOST}/team/app:1`;

@@ -9,7 +9,7 @@ import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const MISSING = "i00000000000000000000";

@@ -5,7 +5,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
 import { createSpareConnections } from "../../src/gateway/spare-connections.ts";
 import type { Endpoint } from "../../src/sandboxes/run.ts";
-import { closedEndpoint } from "../support/endpoint.ts";
+import { closedEndpoint } from "../support/control/endpoint.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 
 const PORT = 49_999;

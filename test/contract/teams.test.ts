@@ -14,7 +14,7 @@ import { ROUTES } from "../../src/control/routes/index.ts";
 import { notOfferedRoutes } from "../../src/control/routes/not-offered.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { sandboxSchema, volumeSchema, type SandboxBody } from "../../src/wire/control.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 
 let service: TestService;

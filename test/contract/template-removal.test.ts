@@ -7,8 +7,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { StepMessage } from "../../src/common/steps.ts";
 import { newTemplate } from "../../src/sandboxes/templates/new-template.ts";
 import { atStep } from "../support/at-step.ts";
-import { READY_BUILD } from "../support/build-record.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { READY_BUILD } from "../support/engine/build-record.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;

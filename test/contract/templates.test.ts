@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { assignedTagsSchema, listedTemplateSchema } from "../../src/wire/control-templates.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 
 let service: TestService;

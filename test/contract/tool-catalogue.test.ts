@@ -8,7 +8,7 @@ import { renderManifest } from "../../src/mcp/manifest.ts";
 import { startMcpState } from "../../src/mcp/state.ts";
 import { listedOutput } from "../../src/mcp/tool.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
-import { startMcpHost } from "../support/mcp-host.ts";
+import { startMcpHost } from "../support/mcp/mcp-host.ts";
 
 /** The names that the product was asked for. */
 const PROMISED = [

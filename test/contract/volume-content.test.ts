@@ -11,9 +11,9 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 import { volumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { volumeEntrySchema } from "../../src/wire/volume-content.ts";
+import { VOLUME_LEVELS, volumeDirectory } from "../support/control/volume-levels.ts";
 import { endChild } from "../support/end-child.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { VOLUME_LEVELS, volumeDirectory } from "../support/volume-levels.ts";
 
 /** Ignores that others want to open the file. */
 const LEASE = `

@@ -8,9 +8,9 @@ import { describe, expect, test } from "vitest";
 import { readMounts } from "../../src/engine/host/mount-table.ts";
 import { createdVolumeSchema, volumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { takeCensus } from "../support/census.ts";
+import { DISKS, VOLUME_LEVELS, VOLUME_MB } from "../support/control/volume-levels.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { DISKS, VOLUME_LEVELS, VOLUME_MB } from "../support/volume-levels.ts";
 
 const MIB = 1024 ** 2;
 /** Two looks of five seconds each, beside other work. */

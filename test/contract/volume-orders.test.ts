@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
 import { createdVolumeSchema, type VolumeBody } from "../../src/wire/control.ts";
+import { DISKS, VOLUME_LEVELS } from "../support/control/volume-levels.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { DISKS, VOLUME_LEVELS } from "../support/volume-levels.ts";
 
 interface HeldStep extends Disposable {
   /** Resolves when a change has come to the step, where it waits. */

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import type { TestClient } from "../support/mcp-client.ts";
-import type { ToolReply } from "../support/tool-reply.ts";
+import type { TestClient } from "../support/mcp/mcp-client.ts";
+import type { ToolReply } from "../support/mcp/tool-reply.ts";
 import type { Steps } from "./steps.ts";
 
 const UPDATE_LIMIT_MS = 10_000;

@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { leftOver, takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
-import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../support/mcp/mcp-client.ts";
 import { mainJob } from "./main-job.ts";
 import { createSteps } from "./steps.ts";
 

@@ -3,10 +3,10 @@
 import { gunzipSync } from "node:zlib";
 import { Agent as Dispatcher, fetch as fetchWith } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { finish, startAgentSession } from "../support/agent-session.ts";
-import { read, sandboxOf } from "../support/agent.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
 import { isGvisor } from "../support/level.ts";
+import { finish, startAgentSession } from "../support/mcp/agent-session.ts";
+import { read, sandboxOf } from "../support/mcp/agent.ts";
 
 const LOOPBACK = "127.0.0.1";
 

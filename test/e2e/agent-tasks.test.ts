@@ -2,10 +2,10 @@
 
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { finish, startAgentSession } from "../support/agent-session.ts";
-import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { finish, startAgentSession } from "../support/mcp/agent-session.ts";
+import { createAgent, read, sandboxOf, type Agent } from "../support/mcp/agent.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
 import { startServe } from "../support/serve.ts";
 
 /** One after the other in it, as an agent of many days does; a first start of a home takes a second. */

@@ -5,8 +5,8 @@
 
 import { Sandbox, Template, type LogEntry, type SandboxOpts, type TemplateClass } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { LAB, startLab, type Lab } from "../support/lab.ts";
 import { isGvisor } from "../support/level.ts";
+import { LAB, startLab, type Lab } from "../support/network/lab.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const LIMIT_MS = 240_000;

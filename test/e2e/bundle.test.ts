@@ -7,10 +7,10 @@ import { isBuiltin } from "node:module";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sandboxOf } from "../support/agent.ts";
 import { openTestHome } from "../support/home.ts";
+import { sandboxOf } from "../support/mcp/agent.ts";
+import { openRawStdio } from "../support/mcp/raw-stdio.ts";
 import { OFFLINE } from "../support/program.ts";
-import { openRawStdio } from "../support/raw-stdio.ts";
 import { makeTempFolder, type TempFolder } from "../support/temp-folder.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");

@@ -7,7 +7,7 @@ import { findMarked } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { startProgram } from "../support/program.ts";
-import { removeRun } from "../support/remove-run.ts";
+import { removeRun } from "../support/run/remove-run.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const NOTHING = { processes: [], containers: [], mounts: [], loopDevices: [] };

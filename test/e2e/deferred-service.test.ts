@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { openRawStdio } from "../support/mcp/raw-stdio.ts";
 import { startProgram } from "../support/program.ts";
-import { openRawStdio } from "../support/raw-stdio.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const QUIET = { SANDBOX_MCP_LOG_LEVEL: "silent" };

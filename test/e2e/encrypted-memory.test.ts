@@ -7,7 +7,7 @@ import { open, readdir, rename, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { make, openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { make, openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
 import {
   containerOf,
   expectGoesOn,
@@ -15,10 +15,10 @@ import {
   readLedger,
   startLedger,
   untilOnDisk,
-} from "../support/ledger.ts";
-import { filesWith, imageFiles, imageMounts } from "../support/memory-images.ts";
+} from "../support/faults/ledger.ts";
+import { filesWith, imageFiles, imageMounts } from "../support/faults/memory-images.ts";
+import { rebootHome } from "../support/faults/sandbox-reboot.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
-import { rebootHome } from "../support/sandbox-reboot.ts";
 
 const runtime = gvisorRuntime();
 const LIMIT_MS = 180_000;

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { expect, test } from "vitest";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
-import { openImageDisk } from "../support/image-disk.ts";
+import { openImageDisk } from "../support/faults/image-disk.ts";
 import { startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { Sandbox, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { takeCensus, type Census } from "../support/census.ts";
-import { hostPidOf } from "../support/host-pid.ts";
+import { hostPidOf } from "../support/engine/host-pid.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const TRUTH_LIMIT_MS = 2000;

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import { openTestHome } from "../support/home.ts";
+import { openRawStdio } from "../support/mcp/raw-stdio.ts";
 import { PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
-import { openRawStdio } from "../support/raw-stdio.ts";
 import { startServe } from "../support/serve.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -11,7 +11,7 @@ import {
   NOTHING,
   openGuardedHome,
   startStdio,
-} from "../support/guarded.ts";
+} from "../support/faults/guarded.ts";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
 
 const MAX_MEMORY_KB = 2_048;

@@ -2,7 +2,7 @@
 
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { openFaultHome } from "../support/fault-home.ts";
+import { openFaultHome } from "../support/faults/fault-home.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 
 const runtime = gvisorRuntime();

@@ -6,9 +6,9 @@
 import { readFileSync } from "node:fs";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
-import { faultRun } from "../support/fault-run.ts";
-import { posturesOf } from "../support/posture.ts";
+import { openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
+import { faultRun } from "../support/faults/fault-run.ts";
+import { posturesOf } from "../support/hostile/posture.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 
 const runtime = gvisorRuntime();

@@ -2,7 +2,7 @@
 
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 
 const runtime = gvisorRuntime();

@@ -8,8 +8,8 @@ import type { Host } from "../support/hosts/host.ts";
 import { RAW_HOSTS } from "../support/hosts/raw-host.ts";
 import { V1_HOSTS } from "../support/hosts/v1-host.ts";
 import { V2_HOSTS } from "../support/hosts/v2-host.ts";
+import type { ToolReply } from "../support/mcp/tool-reply.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
-import type { ToolReply } from "../support/tool-reply.ts";
 
 let serve: TestServe;
 

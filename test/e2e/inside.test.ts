@@ -3,8 +3,8 @@
 import { readFile } from "node:fs/promises";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
+import { useSdkServe } from "../support/clients/sdk.ts";
 import { hasSetId, isGvisor } from "../support/level.ts";
-import { useSdkServe } from "../support/sdk.ts";
 
 const service = useSdkServe(["--pool", "1"]);
 

@@ -6,7 +6,7 @@ import { createServer, type Server } from "node:net";
 import { networkInterfaces } from "node:os";
 import { Sandbox, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { hostPidOf } from "../support/host-pid.ts";
+import { hostPidOf } from "../support/engine/host-pid.ts";
 import { isGvisor } from "../support/level.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 

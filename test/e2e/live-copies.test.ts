@@ -10,9 +10,9 @@ import { Sandbox, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import { takeCensus, type Census } from "../support/census.ts";
-import { MEMORY_STEPS } from "../support/fault-cases.ts";
-import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
-import { COUNTER } from "../support/memory-counter.ts";
+import { MEMORY_STEPS } from "../support/faults/fault-cases.ts";
+import { openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
+import { COUNTER } from "../support/faults/memory-counter.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 

@@ -5,8 +5,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
+import { openRawStdio } from "../support/mcp/raw-stdio.ts";
 import { PROGRAM } from "../support/program.ts";
-import { openRawStdio } from "../support/raw-stdio.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 /** In a mount namespace of its own, what is no program stands where each runtime was. */

@@ -9,13 +9,13 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { mainJob } from "../demo/main-job.ts";
 import { createSteps } from "../demo/steps.ts";
-import { makeBrokenRuntime } from "../support/broken-runtime.ts";
-import { LAB, startLab, type Lab } from "../support/lab.ts";
+import { makeBrokenRuntime } from "../support/faults/broken-runtime.ts";
 import { ORDINARY_RUNTIME } from "../support/level.ts";
-import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../support/mcp/mcp-client.ts";
+import type { ToolReply } from "../support/mcp/tool-reply.ts";
+import { LAB, startLab, type Lab } from "../support/network/lab.ts";
+import { placeUser, placeUserWithout } from "../support/network/placed-user.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
-import { placeUser, placeUserWithout } from "../support/placed-user.ts";
-import type { ToolReply } from "../support/tool-reply.ts";
 
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 

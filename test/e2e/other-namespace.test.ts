@@ -6,7 +6,7 @@
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import { takeCensus } from "../support/census.ts";
-import { LAB, startLab } from "../support/lab.ts";
+import { LAB, startLab } from "../support/network/lab.ts";
 import { PROGRAM } from "../support/program.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";

@@ -1,7 +1,7 @@
 /** On a platform without containers the program starts, lists its tools, and each says what to do. */
 
 import { expect, test } from "vitest";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
 
 /** Runs before the program: the least that makes Node claim to be elsewhere. */
 const SCRIPT = 'Object.defineProperty(process, "platform", { value: "darwin" })';

@@ -4,12 +4,12 @@ import { createHash, type Hash } from "node:crypto";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
 import { takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { createAgent, read, sandboxOf, type Agent } from "../support/mcp/agent.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
+import { openRawStdio } from "../support/mcp/raw-stdio.ts";
 import { startProgram } from "../support/program.ts";
-import { openRawStdio } from "../support/raw-stdio.ts";
 import { startServe } from "../support/serve.ts";
 
 const MIB = 1024 * 1024;

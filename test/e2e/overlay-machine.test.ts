@@ -3,7 +3,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { startStdio } from "../support/guarded.ts";
+import { startStdio } from "../support/faults/guarded.ts";
 import { openTestHome } from "../support/home.ts";
 import { PROGRAM } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findMarked } from "../support/census.ts";
-import { make, openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { takeIds } from "../support/engine/taken-ids.ts";
+import { make, openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
 import {
   containerOf,
   expectGoesOn,
@@ -18,10 +19,9 @@ import {
   startLedger,
   toLedger,
   untilOnDisk,
-} from "../support/ledger.ts";
+} from "../support/faults/ledger.ts";
+import { rebootHome } from "../support/faults/sandbox-reboot.ts";
 import { gvisorRuntime, runtimePath } from "../support/runtimes.ts";
-import { rebootHome } from "../support/sandbox-reboot.ts";
-import { takeIds } from "../support/taken-ids.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const runtime = gvisorRuntime();

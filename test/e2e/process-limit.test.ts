@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { openTestHome } from "../support/home.ts";
 import { isGvisor } from "../support/level.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
 
 /** Each of them takes every place that becomes free, and none has output that anybody reads. */
 const FILL = `

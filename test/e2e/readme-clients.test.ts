@@ -6,15 +6,15 @@ import { delimiter, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findPythonClient } from "../support/clients/python-client.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
 import { startProgram, type TestProgram } from "../support/program.ts";
-import { findPythonClient } from "../support/python-client.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const README = join(ROOT, "README.md");
 /** A machine without systemd-resolved does not resolve names below localhost; curl does. */
-const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
+const NAMES = resolve(import.meta.dirname, "../support/network/loopback-names.ts");
 const PYTHON_NAMES = resolve(import.meta.dirname, "../support/python-names");
 const PYTHON_CLIENT = "2.63.0";
 

@@ -10,8 +10,8 @@ import { isGvisor } from "../support/level.ts";
 import { startProgram } from "../support/program.ts";
 
 const README = resolve(import.meta.dirname, "../../README.md");
-const CLIENT = resolve(import.meta.dirname, "../support/domain-client.ts");
-const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
+const CLIENT = resolve(import.meta.dirname, "../support/network/domain-client.ts");
+const NAMES = resolve(import.meta.dirname, "../support/network/loopback-names.ts");
 
 async function run(words: string[], home: string): Promise<{ code: unknown; output: string }> {
   await using program = startProgram([...words, "--home", home], {

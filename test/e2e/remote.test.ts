@@ -6,12 +6,12 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../support/mcp/mcp-client.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
 const DOMAIN = "remote.test";
-const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
+const NAMES = resolve(import.meta.dirname, "../support/network/loopback-names.ts");
 
 let certificate: TestCertificate;
 

@@ -1,9 +1,9 @@
 /** Hosts start several servers at once, and some read slowly: neither disturbs anybody. */
 
 import { expect, test } from "vitest";
-import { createAgent, sandboxOf } from "../support/agent.ts";
 import { openTestHome } from "../support/home.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { createAgent, sandboxOf } from "../support/mcp/agent.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
 import { startProgram } from "../support/program.ts";
 import { startServe } from "../support/serve.ts";
 

@@ -1,8 +1,8 @@
 /** Sandboxes that come and go leave nothing in their service; the large run is `npm run bench -- soak`. */
 
 import { expect, test } from "vitest";
-import { startMeasuredServe } from "../support/measured-serve.ts";
-import { soak } from "../support/soak.ts";
+import { startMeasuredServe } from "../support/load/measured-serve.ts";
+import { soak } from "../support/load/soak.ts";
 
 const SMALL = { cycles: 16, calls: 200, alive: 6, atOnce: 2 };
 

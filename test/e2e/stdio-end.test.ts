@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
-import { makeBusy } from "../support/busy-stdio.ts";
 import { takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
+import { makeBusy } from "../support/mcp/busy-stdio.ts";
+import { openRawStdio, type RawStdio } from "../support/mcp/raw-stdio.ts";
 import { OFFLINE, PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
-import { openRawStdio, type RawStdio } from "../support/raw-stdio.ts";
 
 const END_LIMIT_MS = 3000;
 const QUIET = { SANDBOX_MCP_LOG_LEVEL: "error" };

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { Agent, fetch as fetchWith } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openTestHome, type TestHome } from "../support/home.ts";
-import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../support/mcp/mcp-client.ts";
 
 const PORT = 8_000;
 const LOOPBACK = "0100007F";

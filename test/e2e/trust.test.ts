@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openTestHome } from "../support/home.ts";
 import { hasSetId } from "../support/level.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
 import { startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -10,9 +10,9 @@ import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { SandboxRecord } from "../../src/store/store.ts";
 import { atStep } from "../support/at-step.ts";
+import { createLastingEngine } from "../support/engine/lasting-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createLastingEngine } from "../support/lasting-engine.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -4,9 +4,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
-import { startEchoServer, type EchoServer } from "../support/echo.ts";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
+import { startEchoServer, type EchoServer } from "../support/network/echo.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 
 const HEALTH = { path: "/health" };

@@ -8,10 +8,10 @@ import { expect, test } from "vitest";
 import { findNewest } from "../../src/commands/templates/base-layers.ts";
 import { removeDeadLayers } from "../../src/engine/storage/layers.ts";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
-import { openFakeBuilder, type FakeBuilder } from "../support/fake-builder.ts";
+import { openFakeBuilder, type FakeBuilder } from "../support/engine/fake-builder.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
-const RUN = join(import.meta.dirname, "../support/build-base.ts");
+const RUN = join(import.meta.dirname, "../support/engine/build-base.ts");
 const LIMIT = { timeout: 60_000 };
 
 function build(builder: FakeBuilder, home: string) {

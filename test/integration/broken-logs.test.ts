@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { createBareEngine } from "../support/bare-engine.ts";
+import { createBareEngine } from "../support/engine/bare-engine.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 

@@ -4,7 +4,7 @@ import { availableParallelism } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { diskFullError, SandboxError } from "../../src/common/errors.ts";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;

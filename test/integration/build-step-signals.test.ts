@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { openDaemonClient } from "../../src/client/daemon-client.ts";
 import { runStep } from "../../src/sandboxes/template-builds/run-step.ts";
-import { startTestDaemon } from "../support/envd.ts";
+import { startTestDaemon } from "../support/daemon/envd.ts";
 
 async function run(command: string) {
   await using daemon = await startTestDaemon();

@@ -3,8 +3,8 @@
 import { expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import type { Deadline, Engine } from "../../src/engine/engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const LIFE_MS = 60_000;

@@ -6,8 +6,8 @@
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Deadline, Engine } from "../../src/engine/engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const LIFE_S = 3_600;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 /** More than any disk has. */

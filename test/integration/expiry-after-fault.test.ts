@@ -1,8 +1,8 @@
 /** A time to live that ends during a change which then fails: the sandbox ends at once, not later. */
 
 import { expect, test } from "vitest";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const LIFE_SECONDS = 60;

@@ -4,9 +4,9 @@ import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
-import { READY_BUILD } from "../support/build-record.ts";
+import { READY_BUILD } from "../support/engine/build-record.ts";
+import { RUNNING } from "../support/engine/running-build.ts";
 import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
-import { RUNNING } from "../support/running-build.ts";
 import { startTestService } from "../support/service.ts";
 
 const HOUR_MS = 3_600_000;

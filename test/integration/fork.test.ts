@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const forksSchema = z.array(

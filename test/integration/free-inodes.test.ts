@@ -16,7 +16,7 @@ import {
 } from "../../src/sandboxes/disks/disk-space.ts";
 import { cacheTemplateId } from "../../src/sandboxes/template-builds/cache.ts";
 import { openStore } from "../../src/store/sqlite.ts";
-import { READY_BUILD } from "../support/build-record.ts";
+import { READY_BUILD } from "../support/engine/build-record.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const run = promisify(execFile);

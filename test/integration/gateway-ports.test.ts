@@ -6,8 +6,8 @@ import { createServer as createHttpServer, request as httpRequest } from "node:h
 import { createServer } from "node:https";
 import { WebSocket } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
-import { startEchoServer, type EchoServer } from "../support/echo.ts";
+import { startEchoServer, type EchoServer } from "../support/network/echo.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;

@@ -1,8 +1,8 @@
 /** A pause without memory that fails half way, as when a helper program cannot be started. */
 
 import { expect, test } from "vitest";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const RETRY_MS = 1_000;

@@ -3,9 +3,9 @@
 import { once } from "node:events";
 import { connect, type ClientHttp2Session } from "node:http2";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
-import { createTestTlsServer } from "../support/tls-server.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
+import { createTestTlsServer } from "../support/network/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
 const STREAMS = 100;

@@ -4,9 +4,9 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect, type TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
-import { makeCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
-import { createTestTlsServer } from "../support/tls-server.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
+import { createTestTlsServer } from "../support/network/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
 const BYTES = 4_000;

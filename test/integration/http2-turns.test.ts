@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { connect, createServer } from "node:tls";
 import { expect, test } from "vitest";
 import { wrapConnection } from "../../src/listener/wrapped-connection.ts";
-import { makeCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 import { countTurns } from "../support/turns.ts";
 
 const BYTES = 256 * 1024;

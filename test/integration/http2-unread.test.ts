@@ -6,7 +6,7 @@ import { connect } from "node:http2";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startListener } from "../../src/listener/listener.ts";
-import { makeCertificate } from "../support/certificate.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 
 const HOST = "127.0.0.1";
 const REPLY = Buffer.alloc(60_000, "x");

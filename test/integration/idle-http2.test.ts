@@ -5,9 +5,9 @@ import type { Server } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
-import { createTestTlsServer } from "../support/tls-server.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
+import { createTestTlsServer } from "../support/network/tls-server.ts";
 
 const DOMAIN = "sandbox.localhost";
 const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startListener } from "../../src/listener/listener.ts";
 import type { TlsIdentity } from "../../src/listener/tls.ts";
-import { makeCertificate } from "../support/certificate.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 
 const HOST = "127.0.0.1";
 const PROBES_MS = 60_000;

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
 import { atStep } from "../support/at-step.ts";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
+import { createMemoryEngine } from "../support/engine/memory-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
-import { createMemoryEngine } from "../support/memory-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const CONNECT = { timeout: 600 };

@@ -1,8 +1,8 @@
 /** A pause at the timeout that fails for a moment: its sandbox is paused a moment later, not ended. */
 
 import { expect, test } from "vitest";
+import { createHeldEngine } from "../support/engine/held-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const LIFE_SECONDS = 60;

@@ -8,10 +8,10 @@ import { containersDirectory, reclaim } from "../../src/sandboxes/reclaim/reclai
 import { openStore } from "../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../src/store/store.ts";
 import { SANDBOX } from "../suites/store.ts";
-import { createBareEngine } from "../support/bare-engine.ts";
-import { READY_BUILD } from "../support/build-record.ts";
+import { createBareEngine } from "../support/engine/bare-engine.ts";
+import { READY_BUILD } from "../support/engine/build-record.ts";
+import { RUNNING } from "../support/engine/running-build.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
-import { RUNNING } from "../support/running-build.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const clean = (home: string, store: Store) =>

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { createGate } from "../../src/common/concurrency.ts";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Egress, Engine } from "../../src/engine/engine.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const denied = (network: string): Egress => ({ allow: [], deny: [network], domains: [] });

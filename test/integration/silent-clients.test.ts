@@ -6,8 +6,8 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { createWebServer } from "../../src/egress/http-proxy.ts";
 import { createPolicies } from "../../src/egress/policies.ts";
-import { makeCertificate } from "../support/certificate.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 import { startTestService } from "../support/service.ts";
 
 const LOOPBACK = "127.0.0.1";

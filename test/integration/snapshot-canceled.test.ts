@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { atStep } from "../support/at-step.ts";
-import { createLayerEngine } from "../support/layer-engine.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;

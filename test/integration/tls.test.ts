@@ -11,15 +11,15 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { startEchoServer, type EchoServer } from "../support/echo.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
+import { startEchoServer, type EchoServer } from "../support/network/echo.ts";
 import { envelope } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DOMAIN = "sandbox.localhost";
-const CLIENT = resolve(import.meta.dirname, "../support/domain-client.ts");
-const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
+const CLIENT = resolve(import.meta.dirname, "../support/network/domain-client.ts");
+const NAMES = resolve(import.meta.dirname, "../support/network/loopback-names.ts");
 
 let certificate: TestCertificate;
 let echo: EchoServer;

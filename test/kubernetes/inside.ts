@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { plainManifests } from "../support/chart.ts";
+import { plainManifests } from "../support/cluster/chart.ts";
 import { startBalancer } from "./balancer.ts";
 import { startCluster } from "./cluster/cluster.ts";
 import { startFront, writeAccount, type Front } from "./cluster/front.ts";

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { findPythonClient } from "../support/python-client.ts";
+import { findPythonClient } from "../support/clients/python-client.ts";
 
 const PYTHON_CLIENTS = ["2.45.1", "2.63.0"];
 const DIRECTORY = import.meta.dirname;

@@ -1,7 +1,7 @@
 /** The steps of creates and ends of sandboxes that are Pods; the runs on a real cluster kill a front at each. */
 
 import type { StepName } from "../../src/common/steps.ts";
-import { IMAGE_STEPS } from "../support/fault-cases.ts";
+import { IMAGE_STEPS } from "../support/faults/fault-cases.ts";
 
 export const POD_STEPS = {
   create: ["pod.recorded", "pod.made", "pod.running", "pod.told", "pod.committed"],

@@ -13,12 +13,12 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
-import { makeCertificate } from "../support/certificate.ts";
-import { installNpm, newestNpm, newestPython } from "../support/newest-clients.ts";
+import { installNpm, newestNpm, newestPython } from "../support/clients/newest-clients.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const VITEST = join(ROOT, "node_modules/vitest/vitest.mjs");
-const NAMES = pathToFileURL(join(ROOT, "test/support/loopback-names.ts")).href;
+const NAMES = pathToFileURL(join(ROOT, "test/support/network/loopback-names.ts")).href;
 const DOMAIN = "sandbox.localhost";
 
 /** Those of clients; the others speak the wire themselves, or play with the domain. */
@@ -31,7 +31,7 @@ const SUITES = (
 const LOCKED_NPM = ["2.45.0", "2.51.0"];
 const OLDER_PYTHON = ["2.45.1", "2.55.1"];
 
-/** Which releases play, for `test/support/sdk.ts` and the suite of the Python package. */
+/** Which releases play, for `test/support/clients/sdk.ts` and the suite of the Python package. */
 async function clients(): Promise<Record<string, string>> {
   const [npm, python] = await Promise.all([newestNpm(), newestPython()]);
   const more = LOCKED_NPM.includes(npm) ? "" : `${npm}=${await installNpm(npm)}`;

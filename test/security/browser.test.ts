@@ -4,8 +4,8 @@
  */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { tellCells } from "../support/cells.ts";
 import { sendRaw, statusesIn } from "../support/raw-call.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { tellCells } from "../support/cells.ts";
 import { startProgram } from "../support/program.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 

@@ -7,9 +7,9 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 import { sendRaw, statusesIn } from "../support/raw-call.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 interface Recorder extends AsyncDisposable {

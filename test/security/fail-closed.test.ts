@@ -3,11 +3,11 @@
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { startOciHost } from "../support/oci-host.ts";
+import { startOciHost } from "../support/engine/oci-host.ts";
+import { startWeakHost } from "../support/hostile/weak-runtime.ts";
 import { startProgram } from "../support/program.ts";
 import { attackedRuntimes, hasOwnKernel, runtimePath } from "../support/runtimes.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
-import { startWeakHost } from "../support/weak-runtime.ts";
 
 const NO_USERS = `config.linux.namespaces = config.linux.namespaces.filter((n) => n.type !== "user");
 delete config.linux.uidMappings; delete config.linux.gidMappings;`;

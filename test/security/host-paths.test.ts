@@ -11,10 +11,10 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { ERROR_CODES, hidePaths, SandboxError, toSandboxError } from "../../src/common/errors.ts";
 import { toFault } from "../../src/control/reply.ts";
 import { errorReply } from "../../src/mcp/replies/respond.ts";
-import { makeBrokenRuntime } from "../support/broken-runtime.ts";
-import { tellCells } from "../support/cells.ts";
-import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { makeBrokenRuntime } from "../support/faults/broken-runtime.ts";
+import { openFaultHome, type FaultHome } from "../support/faults/fault-home.ts";
 import { createRandom, type Random } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

@@ -6,8 +6,8 @@ import { expect, test } from "vitest";
 import { type ProcessEventSchema, StartResponseSchema } from "../../src/gen/process/process_pb.ts";
 import { encodeEnvelope, END_STREAM_FLAG } from "../../src/rpc/envelope.ts";
 import { heldBytes } from "../support/collect-now.ts";
-import { startHostileHost, type DaemonAnswer } from "../support/hostile-host.ts";
-import { answerJson } from "../support/recorder.ts";
+import { startHostileHost, type DaemonAnswer } from "../support/hostile/hostile-host.ts";
+import { answerJson } from "../support/network/recorder.ts";
 
 const MEGABYTE = 1_000_000;
 /** What all calls together may leave, a third of what they bring at least. */

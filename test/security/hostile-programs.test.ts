@@ -8,11 +8,15 @@ import type { Sandbox } from "../../src/client/envd.ts";
 import { createService } from "../../src/client/service.ts";
 import { openSocketPath } from "../../src/common/socket-path.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
-import { makeCertificate } from "../support/certificate.ts";
-import { openListeners, type TestListener, type CallOutcome } from "../support/every-listener.ts";
-import { eachHostileReply } from "../support/hostile-replies.ts";
+import {
+  openListeners,
+  type TestListener,
+  type CallOutcome,
+} from "../support/hostile/every-listener.ts";
+import { eachHostileReply } from "../support/hostile/hostile-replies.ts";
+import { makeCertificate } from "../support/network/certificate.ts";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { attackPlaces, IS_WHOLE_RUN, type AttackPlace } from "../support/runtimes.ts";
 import { startServe } from "../support/serve.ts";
 

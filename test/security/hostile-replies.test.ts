@@ -6,12 +6,20 @@
 import assert from "node:assert";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { openListeners, type TestListener, type CallOutcome } from "../support/every-listener.ts";
-import { eachHostileReply, hostileReply, type HostileReply } from "../support/hostile-replies.ts";
+import {
+  openListeners,
+  type TestListener,
+  type CallOutcome,
+} from "../support/hostile/every-listener.ts";
+import {
+  eachHostileReply,
+  hostileReply,
+  type HostileReply,
+} from "../support/hostile/hostile-replies.ts";
+import { startReplyServer } from "../support/hostile/reply-server.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { createRandom, type Random } from "../support/random.ts";
-import { startReplyServer } from "../support/reply-server.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 

@@ -4,10 +4,10 @@
  */
 
 import { expect, test } from "vitest";
-import { tellCells } from "../support/cells.ts";
-import { answerHostile } from "../support/hostile-bodies.ts";
-import { startHostileHost } from "../support/hostile-host.ts";
+import { answerHostile } from "../support/hostile/hostile-bodies.ts";
+import { startHostileHost } from "../support/hostile/hostile-host.ts";
 import { createRandom, type Random } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

@@ -11,12 +11,12 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeBusy } from "../support/busy-stdio.ts";
-import { tellCells } from "../support/cells.ts";
 import { takeCensus, type Census } from "../support/census.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
+import { makeBusy } from "../support/mcp/busy-stdio.ts";
+import { openRawStdio, type RawStdio } from "../support/mcp/raw-stdio.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
-import { openRawStdio, type RawStdio } from "../support/raw-stdio.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { attackedRuntimes, IS_WHOLE_RUN } from "../support/runtimes.ts";
 
 const END_LIMIT_MS = 10_000;

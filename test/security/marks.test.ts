@@ -13,11 +13,11 @@ import { errorReply, textReply } from "../../src/mcp/replies/respond.ts";
 import { excerptOutput } from "../../src/output/excerpt.ts";
 import { pageOutput } from "../../src/output/page-output.ts";
 import { ProcessOutput } from "../../src/output/process-output.ts";
-import { tellCells } from "../support/cells.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
 import { markOf } from "../support/marks.ts";
-import { startMcpWorld, type McpWorld } from "../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../support/mcp/mcp-sandbox.ts";
 import { createRandom, type Random } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fromSystemBytes, toWirePath } from "../../src/common/file-names.ts";
-import { tellCells } from "../support/cells.ts";
-import { openGatewayDaemon, type GatewayDaemon } from "../support/gateway-daemon.ts";
+import { openGatewayDaemon, type GatewayDaemon } from "../support/hostile/gateway-daemon.ts";
+import { makeName } from "../support/hostile/strange-names.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { attackPlaces, IS_WHOLE_RUN } from "../support/runtimes.ts";
-import { makeName } from "../support/strange-names.ts";
 
 const SEED = printedSeed("names inside");
 const NAMES = IS_WHOLE_RUN ? 520 : 100;

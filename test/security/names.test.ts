@@ -5,11 +5,11 @@ import { lstat, mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { fromSystemBytes, toSystemBytes, toWirePath } from "../../src/common/file-names.ts";
-import { tellCells } from "../support/cells.ts";
-import { startTestDaemon } from "../support/envd.ts";
-import { startMcpWorld } from "../support/mcp-sandbox.ts";
+import { startTestDaemon } from "../support/daemon/envd.ts";
+import { makeName } from "../support/hostile/strange-names.ts";
+import { startMcpWorld } from "../support/mcp/mcp-sandbox.ts";
 import { createRandom } from "../support/random.ts";
-import { makeName } from "../support/strange-names.ts";
+import { tellCells } from "../support/run/cells.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
 const NAMES = 520;

@@ -10,14 +10,14 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { SPELLINGS, toHeaderText, type Spelling } from "../support/key-spellings.ts";
+import { SPELLINGS, toHeaderText, type Spelling } from "../support/hostile/key-spellings.ts";
+import { startStrictServer, type StrictServer } from "../support/hostile/strict-server.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { createRandom, printedSeed, type Random } from "../support/random.ts";
 import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { startStrictServer, type StrictServer } from "../support/strict-server.ts";
 
 const CASES = IS_WHOLE_RUN ? 400 : 110;
 const DOMAIN = "sandbox.localhost";

@@ -9,10 +9,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Container } from "../../src/engine/engine.ts";
 import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../support/base-layer.ts";
-import { cgroupPlaces } from "../support/cgroup-places.ts";
-import { startOciHost, type OciHost } from "../support/oci-host.ts";
-import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
-import { initDaemon, runInside } from "../support/run-inside.ts";
+import { cgroupPlaces } from "../support/engine/cgroup-places.ts";
+import { startOciHost, type OciHost } from "../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../support/engine/run-inside.ts";
+import { capabilityMask, posturesOf, type ProcessPosture } from "../support/hostile/posture.ts";
 
 const PROGRAMS = 50;
 const LIMITS = { memoryMb: 256, cpus: 0.5, diskMb: 64, pids: 64 };

@@ -14,11 +14,11 @@ import { createBundle } from "../../src/engine/oci/bundle.ts";
 import { readRecord, type ContainerRecord } from "../../src/engine/oci/container-record.ts";
 import { hasOptionLimit } from "../../src/engine/oci/option-memory.ts";
 import { baseLayers } from "../support/base-layer.ts";
-import { cgroupPlaces } from "../support/cgroup-places.ts";
-import { openLimits } from "../support/container-limits.ts";
-import { startOciHost, type OciHost } from "../support/oci-host.ts";
-import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
-import { initDaemon, runInside } from "../support/run-inside.ts";
+import { cgroupPlaces } from "../support/engine/cgroup-places.ts";
+import { openLimits } from "../support/engine/container-limits.ts";
+import { startOciHost, type OciHost } from "../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../support/engine/run-inside.ts";
+import { capabilityMask, posturesOf, type ProcessPosture } from "../support/hostile/posture.ts";
 import { attackedRuntimes, hasOwnKernel } from "../support/runtimes.ts";
 import { describeSentryPosture } from "./posture-sentry.ts";
 

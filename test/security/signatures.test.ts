@@ -8,8 +8,8 @@ import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { sendRaw } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 

@@ -11,15 +11,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createWebServer } from "../../src/egress/http-proxy.ts";
 import { createPolicies } from "../../src/egress/policies.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
-import { tellCells } from "../support/cells.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { startTestDaemon, type TestDaemon } from "../support/envd.ts";
-import { listenOnLoopback } from "../support/loopback.ts";
-import { createRandom, printedSeed } from "../support/random.ts";
-import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
-import { sendRawHttp2 } from "../support/raw-http2.ts";
-import { IS_WHOLE_RUN } from "../support/runtimes.ts";
-import { startTestService, type TestService } from "../support/service.ts";
+import { startTestDaemon, type TestDaemon } from "../support/daemon/envd.ts";
+import { sendRawHttp2 } from "../support/hostile/raw-http2.ts";
 import {
   FORMS,
   formOf,
@@ -30,8 +23,19 @@ import {
   SMUGGLED,
   toBytes,
   type SmuggleCase,
-} from "../support/smuggling.ts";
-import { HAS_BODY, startStrictServer, type StrictServer } from "../support/strict-server.ts";
+} from "../support/hostile/smuggling.ts";
+import {
+  HAS_BODY,
+  startStrictServer,
+  type StrictServer,
+} from "../support/hostile/strict-server.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
+import { createRandom, printedSeed } from "../support/random.ts";
+import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
+import { tellCells } from "../support/run/cells.ts";
+import { IS_WHOLE_RUN } from "../support/runtimes.ts";
+import { startTestService, type TestService } from "../support/service.ts";
 
 const CASES = IS_WHOLE_RUN ? 400 : 80;
 const DOMAIN = "sandbox.localhost";

@@ -7,19 +7,19 @@ import { join, resolve } from "node:path";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
-import { tellCells } from "../support/cells.ts";
-import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { openListeners, type CallOutcome } from "../support/every-listener.ts";
+import { THROWN, THROWS, THROW_VARIABLE, type ThrowPlan } from "../support/faults/thrower.ts";
 import { openTestHome } from "../support/home.ts";
-import { startMcpClient } from "../support/mcp-client.ts";
+import { openListeners, type CallOutcome } from "../support/hostile/every-listener.ts";
+import { startMcpClient } from "../support/mcp/mcp-client.ts";
+import { makeCertificate, type TestCertificate } from "../support/network/certificate.ts";
 import { PROGRAM } from "../support/program.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 import { makeTempFolder, type TempFolder } from "../support/temp-folder.ts";
-import { THROWN, THROWS, THROW_VARIABLE, type ThrowPlan } from "../support/thrower.ts";
 
 const DOMAIN = "sandbox.localhost";
-const LISTENER = resolve(import.meta.dirname, "../support/thrower.ts");
+const LISTENER = resolve(import.meta.dirname, "../support/faults/thrower.ts");
 const RUNNER = [process.execPath, `--import=${LISTENER}`, PROGRAM] as const;
 
 const WAYS = IS_WHOLE_RUN ? THROWS : THROWS.slice(0, 2);

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { request, type ClientRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
-import { tellCells } from "../support/cells.ts";
-import { openGatewayDaemon, type GatewayDaemon } from "../support/gateway-daemon.ts";
+import { openGatewayDaemon, type GatewayDaemon } from "../support/hostile/gateway-daemon.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { attackPlaces, IS_WHOLE_RUN } from "../support/runtimes.ts";
 
 const SEED = printedSeed("uploads inside");

@@ -19,9 +19,9 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { isStagedName } from "../../src/envd/files/staging.ts";
 import { EventType } from "../../src/gen/filesystem/filesystem_pb.ts";
-import { tellCells } from "../support/cells.ts";
-import { startTestDaemon, type TestDaemon } from "../support/envd.ts";
+import { startTestDaemon, type TestDaemon } from "../support/daemon/envd.ts";
 import { createRandom, type Random } from "../support/random.ts";
+import { tellCells } from "../support/run/cells.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

@@ -4,7 +4,7 @@ import { access } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Container, ContainerSpec, Engine } from "../../src/engine/engine.ts";
-import { initDaemon, runInside } from "../support/run-inside.ts";
+import { initDaemon, runInside } from "../support/engine/run-inside.ts";
 
 const LIMIT_MS = 30_000;
 const HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

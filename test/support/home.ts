@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { baseLayers } from "./base-layer.ts";
-import { shareServiceDaemon } from "./shared-daemon.ts";
+import { shareServiceDaemon } from "./engine/shared-daemon.ts";
 
 const run = promisify(execFile);
 

@@ -23,9 +23,9 @@ import { causeCode } from "../../src/common/errors.ts";
 import { findRange } from "../../src/engine/host/user-namespace.ts";
 import { shiftIds } from "../../src/engine/templates/base.ts";
 import { baseLayers } from "./base-layer.ts";
+import { findShared } from "./engine/shared-daemon.ts";
 import { DEEP_FOLDER } from "./home.ts";
 import { PROGRAM } from "./program.ts";
-import { findShared } from "./shared-daemon.ts";
 
 const run = promisify(execFile);
 

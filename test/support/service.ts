@@ -12,7 +12,7 @@ import {
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
-import { createBareEngine } from "./bare-engine.ts";
+import { createBareEngine } from "./engine/bare-engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");

@@ -3,19 +3,19 @@
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative, resolve } from "node:path";
 import { expect, test } from "vitest";
-import { LONG_FILES } from "../support/long-files.ts";
-import { TIMED_FILES } from "../support/timed-files.ts";
+import { LONG_FILES } from "../support/run/long-files.ts";
+import { TIMED_FILES } from "../support/run/timed-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 /** They bound a wait or a run, or stamp for a report: no test compares what they read. */
 const UNCOMPARED = [
   "demo/steps",
   "e2e/from-nothing/first-run.test",
-  "support/fault-home",
-  "support/file-model",
-  "support/fuzz",
+  "support/faults/fault-home",
+  "support/faults/file-model",
+  "support/hostile/fuzz",
   "support/power-cuts/recorded-disk",
-  "support/step-listener",
+  "support/faults/step-listener",
   "support/write-faults/faulty-home",
 ];
 

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openTestHome } from "../../support/home.ts";
-import { startKeyedProxy } from "../../support/keyed-proxy.ts";
+import { startKeyedProxy } from "../../support/network/keyed-proxy.ts";
 import { startProgram } from "../../support/program.ts";
 import { startServe } from "../../support/serve.ts";
 

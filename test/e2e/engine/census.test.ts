@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
-import { startOciHost } from "../../support/oci-host.ts";
+import { startOciHost } from "../../support/engine/oci-host.ts";
 
 /** The runtime's own process may still be ending after a create. */
 async function awaitRuntimeEnd(home: string): Promise<void> {

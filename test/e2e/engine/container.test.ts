@@ -10,11 +10,11 @@ import type { Layer } from "../../../src/engine/engine.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
-import { cgroupPlaces } from "../../support/cgroup-places.ts";
-import { openLimits } from "../../support/container-limits.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
-import { takeIds } from "../../support/taken-ids.ts";
+import { cgroupPlaces } from "../../support/engine/cgroup-places.ts";
+import { openLimits } from "../../support/engine/container-limits.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { takeIds } from "../../support/engine/taken-ids.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const BUILD_TIMEOUT_MS = 600_000;

@@ -3,7 +3,7 @@
 import { describe } from "vitest";
 import { describeEngine } from "../../suites/engine.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost } from "../../support/oci-host.ts";
+import { startOciHost } from "../../support/engine/oci-host.ts";
 
 describe.each(["crun", "runc"])("the OCI engine on %s", (runtime) => {
   describeEngine(async () => {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { initCommand } from "../../../src/engine/daemon/daemon-command.ts";
-import { startOciHost } from "../../support/oci-host.ts";
+import { startOciHost } from "../../support/engine/oci-host.ts";
 
 /** Says whether the engine took the code, and how much it is. */
 const LOOK = `

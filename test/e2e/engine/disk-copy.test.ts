@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, DiskCopy, Layer } from "../../../src/engine/engine.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { openCloningDisk } from "../../support/cloning-disk.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { openCloningDisk } from "../../support/faults/cloning-disk.ts";
 
 const HOOK_TIMEOUT_MS = 120_000;
 

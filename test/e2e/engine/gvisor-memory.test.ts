@@ -11,11 +11,11 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
 import { atStep } from "../../support/at-step.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { COUNTER } from "../../support/memory-counter.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { COUNTER } from "../../support/faults/memory-counter.ts";
+import { openSmallDisk, type SmallDisk } from "../../support/faults/small-disk.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
-import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
 
 const run = promisify(execFile);
 const LIMIT_MS = 60_000;

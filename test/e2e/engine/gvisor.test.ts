@@ -14,8 +14,8 @@ import { findProgram } from "../../../src/engine/host/find-program.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { describeEngine } from "../../suites/engine.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

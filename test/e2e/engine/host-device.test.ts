@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container } from "../../../src/engine/engine.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 
 /** Ids from outside of the sandbox's range are seen as this one. */
 const NOBODY = "65534";

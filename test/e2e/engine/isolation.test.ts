@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
 import { buildHost } from "../../../src/engine/templates/host.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
 
 const BUILD_TIMEOUT_MS = 600_000;
 const RUNTIMES = ["crun", "runc"];

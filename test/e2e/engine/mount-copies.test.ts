@@ -22,10 +22,10 @@ import {
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
 import { endChild } from "../../support/end-child.ts";
-import { copyMounts } from "../../support/mount-copies.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { copyMounts } from "../../support/faults/mount-copies.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LIMIT_MS = 120_000;
@@ -214,7 +214,7 @@ interface Holder extends AsyncDisposable {
 
 /** A process that uses a volume in a mount namespace of its own, after these commands. */
 function startHolder(home: string, volumeId: string, before: readonly string[] = []): Holder {
-  const script = resolve(import.meta.dirname, "../../support/volume-holder.ts");
+  const script = resolve(import.meta.dirname, "../../support/engine/volume-holder.ts");
   const own = ["--mount", "--propagation", "private", "sh", "-e", "-c"];
   const words = [
     [...before, 'exec "$@"'].join("\n"),

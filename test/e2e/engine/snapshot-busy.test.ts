@@ -4,8 +4,8 @@ import { lstat, open, readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 
 const TIMEOUT_MS = 120_000;
 const SNAPSHOTS = 4;

@@ -7,8 +7,8 @@ import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { hasOptionLimit } from "../../../src/engine/oci/option-memory.ts";
 import { heldBySockets } from "../../../src/engine/oci/socket-watch.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 
 const HELD_BYTES = 80 * 1024 * 1024;
 /** More than two looks. */

@@ -4,8 +4,8 @@ import { link, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from "nod
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { baseLayers } from "../../support/base-layer.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 
 const BUILD_TIMEOUT_MS = 600_000;
 

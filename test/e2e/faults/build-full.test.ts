@@ -2,12 +2,16 @@
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
-import { playFaultBuild, requestFaultBuild, stateOfBuild } from "../../support/fault-build.ts";
+import {
+  playFaultBuild,
+  requestFaultBuild,
+  stateOfBuild,
+} from "../../support/faults/fault-build.ts";
 import {
   LEFT_BYTES,
   openSmallDiskStage,
   type SmallDiskStage,
-} from "../../support/small-disk-stage.ts";
+} from "../../support/faults/small-disk-stage.ts";
 
 const LIMIT_MS = 10 * 60_000;
 const STEPS: readonly StepName[] = ["build.stepped", "build.cached", "squash.listed"];

@@ -10,9 +10,9 @@ import {
   playFaultBuild,
   requestFaultBuild,
   stateOfBuild,
-} from "../../support/fault-build.ts";
-import { listAll } from "../../support/fault-home.ts";
-import { openFaultStage } from "../../support/fault-stage.ts";
+} from "../../support/faults/fault-build.ts";
+import { listAll } from "../../support/faults/fault-home.ts";
+import { openFaultStage } from "../../support/faults/fault-stage.ts";
 
 const LIMIT_MS = 5 * 60_000;
 const ENDED = "the service ended while the template was being built";

@@ -15,9 +15,9 @@ import {
   openFaultHome,
   type Answer,
   type FaultHome,
-} from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { readLedger, runLedger, type Ledger } from "../../support/ledger.ts";
+} from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { readLedger, runLedger, type Ledger } from "../../support/faults/ledger.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
 
 const { isWhole, random } = faultRun();

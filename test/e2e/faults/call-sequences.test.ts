@@ -8,9 +8,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { follow, OPERATIONS, type State } from "../../support/call-model.ts";
-import { findRemains, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
+import { follow, OPERATIONS, type State } from "../../support/control/call-model.ts";
+import { findRemains, openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
 
 const { random } = faultRun();
 const CALLS = Number(process.env["CALL_SEQUENCES"] ?? 300);

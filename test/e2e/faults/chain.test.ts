@@ -6,9 +6,9 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { KEPT, SQUASH } from "../../support/fault-cases.ts";
-import { make } from "../../support/fault-home.ts";
-import { openFaultStage } from "../../support/fault-stage.ts";
+import { KEPT, SQUASH } from "../../support/faults/fault-cases.ts";
+import { make } from "../../support/faults/fault-home.ts";
+import { openFaultStage } from "../../support/faults/fault-stage.ts";
 
 /** With the layer of the template, as many as a build may have. */
 const SNAPSHOTS = 23;

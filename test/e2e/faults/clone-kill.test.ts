@@ -7,12 +7,12 @@ import { statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { openCloningHome } from "../../support/cloning-disk.ts";
-import { CLONES, KEPT } from "../../support/fault-cases.ts";
-import { listAll, make } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
-import { killAt } from "../../support/kill-case.ts";
+import { openCloningHome } from "../../support/faults/cloning-disk.ts";
+import { CLONES, KEPT } from "../../support/faults/fault-cases.ts";
+import { listAll, make } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { NO_POOL, openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
+import { killAt } from "../../support/faults/kill-case.ts";
 import { isGvisor } from "../../support/level.ts";
 
 const { isWhole, random } = faultRun();

@@ -4,9 +4,9 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { openFillStage, type FillStage } from "../../support/fill-stage.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { openFillStage, type FillStage } from "../../support/faults/fill-stage.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const { random } = faultRun();
 const SEEDS = Number(process.env["FILL_SEEDS"] ?? 20);

@@ -2,13 +2,13 @@
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
-import { fateOf, KEPT } from "../../support/fault-cases.ts";
-import { make } from "../../support/fault-home.ts";
+import { fateOf, KEPT } from "../../support/faults/fault-cases.ts";
+import { make } from "../../support/faults/fault-home.ts";
 import {
   LEFT_BYTES,
   openSmallDiskStage,
   type SmallDiskStage,
-} from "../../support/small-disk-stage.ts";
+} from "../../support/faults/small-disk-stage.ts";
 
 const DISK_FULL = 507;
 /** More than is left of the disk, less than a sandbox may write. */

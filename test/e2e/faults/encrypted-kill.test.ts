@@ -4,11 +4,11 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MOVE_STEPS, SEAL_STEPS } from "../../support/fault-cases.ts";
-import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { expectGoesOn, readLedger, startLedger, untilOnDisk } from "../../support/ledger.ts";
-import { filesWith, imageMounts } from "../../support/memory-images.ts";
+import { MOVE_STEPS, SEAL_STEPS } from "../../support/faults/fault-cases.ts";
+import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { expectGoesOn, readLedger, startLedger, untilOnDisk } from "../../support/faults/ledger.ts";
+import { filesWith, imageMounts } from "../../support/faults/memory-images.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
 
 const runtime = gvisorRuntime();

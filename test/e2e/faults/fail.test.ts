@@ -5,10 +5,10 @@
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
-import { fateOf, OPERATIONS, type Fate, type Operation } from "../../support/fault-cases.ts";
-import { listAll } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
+import { fateOf, OPERATIONS, type Fate, type Operation } from "../../support/faults/fault-cases.ts";
+import { listAll } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
 import { isGvisor } from "../../support/level.ts";
 
 const { isWhole, random } = faultRun();

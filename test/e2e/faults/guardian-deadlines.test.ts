@@ -13,7 +13,7 @@ import {
   NOTHING,
   openGuardedHome,
   startStdio,
-} from "../../support/guarded.ts";
+} from "../../support/faults/guarded.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 
 function optionsOf({ apiKey, url }: TestServe) {

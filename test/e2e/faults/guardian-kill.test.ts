@@ -14,7 +14,7 @@ import {
   NOTHING,
   openGuardedHome,
   startStdio,
-} from "../../support/guarded.ts";
+} from "../../support/faults/guarded.ts";
 import { PROGRAM } from "../../support/program.ts";
 
 const ROUNDS = 6;

@@ -8,10 +8,15 @@ import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { processesOf, startCompanions } from "../../support/companions.ts";
-import { findRemains, listAll, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { expectGoesOn, readLedger, startLedger, type Ledger } from "../../support/ledger.ts";
+import { processesOf, startCompanions } from "../../support/faults/companions.ts";
+import {
+  findRemains,
+  listAll,
+  openFaultHome,
+  type FaultHome,
+} from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { expectGoesOn, readLedger, startLedger, type Ledger } from "../../support/faults/ledger.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
 
 const runtime = gvisorRuntime();

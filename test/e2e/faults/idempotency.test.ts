@@ -5,20 +5,20 @@ import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { OPERATIONS, POOLED } from "../../support/fault-cases.ts";
-import { faultRun } from "../../support/fault-run.ts";
+import { OPERATIONS, POOLED } from "../../support/faults/fault-cases.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { PLAN_VARIABLE } from "../../support/faults/step-listener.ts";
+import { hasPooled } from "../../support/faults/truth.ts";
 import { PROGRAM } from "../../support/program.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
-import { PLAN_VARIABLE } from "../../support/step-listener.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-import { hasPooled } from "../../support/truth.ts";
 
 const { isWhole, random } = faultRun();
 const KILLS = isWhole ? 40 : 4;
 /** A create takes about half a second: kills come before, in and after it. */
 const MAX_WAIT_MS = 900;
 const LIMITS = { timeout: 20_000 + KILLS * 15_000 };
-const LISTENER = resolve(import.meta.dirname, "../../support/step-listener.ts");
+const LISTENER = resolve(import.meta.dirname, "../../support/faults/step-listener.ts");
 
 /** Between each two steps of a create, of a new container and of a pooled one. */
 const MOMENTS = [

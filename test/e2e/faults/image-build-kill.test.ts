@@ -6,10 +6,14 @@
 import { writeFile } from "node:fs/promises";
 import { Sandbox, Template } from "e2b";
 import { expect, test } from "vitest";
-import { faultRun } from "../../support/fault-run.ts";
-import { imageTemplate, makeTestImages, startImageService } from "../../support/image-service.ts";
-import { startRegistry } from "../../support/registry.ts";
-import type { StepPlan } from "../../support/step-listener.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import type { StepPlan } from "../../support/faults/step-listener.ts";
+import {
+  imageTemplate,
+  makeTestImages,
+  startImageService,
+} from "../../support/images/image-service.ts";
+import { startRegistry } from "../../support/images/registry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const STEPS = [

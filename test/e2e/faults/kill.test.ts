@@ -5,11 +5,11 @@
  */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { fateOf, OPERATIONS, RECOVERY } from "../../support/fault-cases.ts";
-import { make } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
-import { killAt } from "../../support/kill-case.ts";
+import { fateOf, OPERATIONS, RECOVERY } from "../../support/faults/fault-cases.ts";
+import { make } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
+import { killAt } from "../../support/faults/kill-case.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const { isWhole, random } = faultRun();

@@ -6,12 +6,12 @@
 import { readdir, readFile } from "node:fs/promises";
 import { afterEach, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
-import { KEPT } from "../../support/fault-cases.ts";
-import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { NO_POOL } from "../../support/fault-stage.ts";
-import { copyMounts, copyMountsOften } from "../../support/mount-copies.ts";
+import { KEPT } from "../../support/faults/fault-cases.ts";
+import { make, openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
+import { copyMounts, copyMountsOften } from "../../support/faults/mount-copies.ts";
+import { askVolume, volumeSchema, type VolumeAccess } from "../../support/faults/volume-access.ts";
 import { startProgram } from "../../support/program.ts";
-import { askVolume, volumeSchema, type VolumeAccess } from "../../support/volume-access.ts";
 
 const FLAGS = [...NO_POOL, "--disk-mb", "64", "--volume-mb", "64", "--on-exit", "kill"];
 const LEVELS = [

@@ -2,7 +2,7 @@
 
 import { readdir } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { openFaultHome } from "../../support/fault-home.ts";
+import { openFaultHome } from "../../support/faults/fault-home.ts";
 import {
   containerOf,
   expectGoesOn,
@@ -10,9 +10,9 @@ import {
   readLedger,
   startLedger,
   untilOnDisk,
-} from "../../support/ledger.ts";
+} from "../../support/faults/ledger.ts";
+import { openSmallDisk, type SmallDisk } from "../../support/faults/small-disk.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
-import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
 
 const runtime = gvisorRuntime();
 const LIMIT_MS = 300_000;

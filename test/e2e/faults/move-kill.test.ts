@@ -5,9 +5,9 @@
 
 import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MOVE_STEPS, RESTORE_STEPS } from "../../support/fault-cases.ts";
-import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
+import { MOVE_STEPS, RESTORE_STEPS } from "../../support/faults/fault-cases.ts";
+import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
 import {
   containerOf,
   expectGoesOn,
@@ -15,9 +15,9 @@ import {
   startLedger,
   untilOnDisk,
   type Ledger,
-} from "../../support/ledger.ts";
+} from "../../support/faults/ledger.ts";
+import { rebootHome } from "../../support/faults/sandbox-reboot.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
-import { rebootHome } from "../../support/sandbox-reboot.ts";
 
 const runtime = gvisorRuntime();
 const { isWhole, random } = faultRun();

@@ -6,8 +6,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
+import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
 import {
   expectGoesOn,
   LEDGER_PORT,
@@ -15,9 +15,9 @@ import {
   readLedger,
   startLedger,
   type Ledger,
-} from "../../support/ledger.ts";
+} from "../../support/faults/ledger.ts";
+import { rebootHome } from "../../support/faults/sandbox-reboot.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
-import { rebootHome } from "../../support/sandbox-reboot.ts";
 
 const runtime = gvisorRuntime();
 const { isWhole, random } = faultRun();

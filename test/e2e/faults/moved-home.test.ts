@@ -8,9 +8,14 @@ import { mkdir, readdir, rename, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { fateOf, KEPT } from "../../support/fault-cases.ts";
-import { findRemains, make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { NO_POOL } from "../../support/fault-stage.ts";
+import { fateOf, KEPT } from "../../support/faults/fault-cases.ts";
+import {
+  findRemains,
+  make,
+  openFaultHome,
+  type FaultHome,
+} from "../../support/faults/fault-home.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
 import { openTestHome } from "../../support/home.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -1,10 +1,10 @@
 /** The service is killed, or fails, while a create takes over a sandbox that waits in the pool. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { POOLED } from "../../support/fault-cases.ts";
-import { listAll } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
+import { POOLED } from "../../support/faults/fault-cases.ts";
+import { listAll } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
 
 const { isWhole, random } = faultRun();
 const steps = isWhole ? POOLED.steps : [random.pick(POOLED.steps)];

@@ -4,11 +4,11 @@ import { readFile, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { fateOf, KEPT } from "../../support/fault-cases.ts";
-import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { NO_POOL } from "../../support/fault-stage.ts";
-import { openCutDisk, type ImageDisk } from "../../support/image-disk.ts";
-import { askVolume, volumeSchema } from "../../support/volume-access.ts";
+import { fateOf, KEPT } from "../../support/faults/fault-cases.ts";
+import { make, openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
+import { openCutDisk, type ImageDisk } from "../../support/faults/image-disk.ts";
+import { askVolume, volumeSchema } from "../../support/faults/volume-access.ts";
 
 /** A disk is copied, twice with the base template, on a machine that does other work. */
 const LIMIT_MS = 300_000;

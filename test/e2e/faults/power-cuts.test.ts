@@ -6,16 +6,16 @@
 import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
-import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { NO_POOL } from "../../support/fault-stage.ts";
-import { whyNoFuse } from "../../support/fuse.ts";
+import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
+import { whyNoFuse } from "../../support/faults/fuse.ts";
 import { checkCut, serveCut, type History } from "../../support/power-cuts/check-cut.ts";
 import { openRecordedDisk, type RecordedDisk } from "../../support/power-cuts/recorded-disk.ts";
 import type { Cut } from "../../support/power-cuts/replay.ts";
 import { beginWork, upload, work } from "../../support/power-cuts/work.ts";
 import { startProgram } from "../../support/program.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const { isWhole, random } = faultRun();
 const LIMIT_MS = isWhole ? 3 * 3_600_000 : 900_000;

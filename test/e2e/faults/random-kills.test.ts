@@ -5,17 +5,17 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
-import { listAll } from "../../support/fault-home.ts";
+import { listAll } from "../../support/faults/fault-home.ts";
 import {
   createLedger,
   findBroken,
   runLoad,
   startFrom,
   takeStrangers,
-} from "../../support/fault-load.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { openFaultStage } from "../../support/fault-stage.ts";
+} from "../../support/faults/fault-load.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { openFaultStage } from "../../support/faults/fault-stage.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const { isWhole, random } = faultRun();
 const KILLS = isWhole ? 100 : 2;

@@ -10,11 +10,11 @@ import {
   makeBrokenRuntime,
   type BrokenRuntime,
   type RuntimeMood,
-} from "../../support/broken-runtime.ts";
-import { fateOf, KEPT } from "../../support/fault-cases.ts";
-import { make } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
+} from "../../support/faults/broken-runtime.ts";
+import { fateOf, KEPT } from "../../support/faults/fault-cases.ts";
+import { make } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { NO_POOL, openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
 
 const { isWhole } = faultRun();
 const FAILURES: readonly { readonly mood: RuntimeMood; readonly status: number }[] = [

@@ -11,11 +11,11 @@ import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
 import { endChild } from "../../support/end-child.ts";
-import { CLONES, KEPT, STORE_STEPS } from "../../support/fault-cases.ts";
-import { make, openFaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { NO_POOL, openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
-import { killAt } from "../../support/kill-case.ts";
+import { CLONES, KEPT, STORE_STEPS } from "../../support/faults/fault-cases.ts";
+import { make, openFaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { NO_POOL, openFaultStage, type FaultStage } from "../../support/faults/fault-stage.ts";
+import { killAt } from "../../support/faults/kill-case.ts";
 import { startProgram } from "../../support/program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

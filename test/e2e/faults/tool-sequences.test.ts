@@ -6,9 +6,9 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { openFaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { POLL_MS, ToolAgent, type ToolWorld } from "../../support/tool-agent.ts";
+import { openFaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { POLL_MS, ToolAgent, type ToolWorld } from "../../support/faults/tool-agent.ts";
 
 const { random } = faultRun();
 const CALLS = Number(process.env["TOOL_SEQUENCES"] ?? 400);

@@ -9,12 +9,12 @@ import { Sandbox } from "e2b";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import { takeCensus } from "../../support/census.ts";
-import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
-import { NO_POOL } from "../../support/fault-stage.ts";
-import { openImageDisk } from "../../support/image-disk.ts";
+import { make, openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { faultRun } from "../../support/faults/fault-run.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
+import { openImageDisk } from "../../support/faults/image-disk.ts";
+import { askVolume, volumeSchema, type VolumeAccess } from "../../support/faults/volume-access.ts";
 import { startProgram } from "../../support/program.ts";
-import { askVolume, volumeSchema, type VolumeAccess } from "../../support/volume-access.ts";
 
 const FLAGS = [...NO_POOL, "--volume-mb", "64", "--memory-mb", "256"];
 const { isWhole } = faultRun();

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { errorText } from "../../../src/common/errors.ts";
-import { tellCells } from "../../support/cells.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import {
   chooseFaults,
   LIMIT_MS,

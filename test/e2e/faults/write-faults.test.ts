@@ -4,7 +4,7 @@
  */
 
 import { afterAll, expect, test } from "vitest";
-import { NO_POOL } from "../../support/fault-stage.ts";
+import { NO_POOL } from "../../support/faults/fault-stage.ts";
 import { LIMIT_MS, openFailer } from "../../support/write-faults/fail-writes.ts";
 import { whyNoFaultyHome } from "../../support/write-faults/faulty-home.ts";
 import { OPERATIONS } from "../../support/write-faults/operations.ts";

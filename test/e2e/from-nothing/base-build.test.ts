@@ -4,11 +4,11 @@ import { mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findBase } from "../../../src/commands/templates/base-layers.ts";
-import { openFakeBuilder, type FakeBuilder } from "../../support/fake-builder.ts";
-import { startMcpClient } from "../../support/mcp-client.ts";
+import { openFakeBuilder, type FakeBuilder } from "../../support/engine/fake-builder.ts";
+import { startMcpClient } from "../../support/mcp/mcp-client.ts";
+import type { ToolReply } from "../../support/mcp/tool-reply.ts";
 import { listeningUrl, startProgram } from "../../support/program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-import type { ToolReply } from "../../support/tool-reply.ts";
 
 const KEY = `e2b_${"ab".repeat(20)}`;
 const ON = { SANDBOX_MCP_BUILD_BASE: "on", SANDBOX_MCP_LOG_LEVEL: "silent" };

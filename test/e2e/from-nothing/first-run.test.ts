@@ -9,19 +9,19 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { errorText } from "../../../src/common/errors.ts";
-import { tellCells } from "../../support/cells.ts";
 import { endChild } from "../../support/end-child.ts";
-import { FIRST_STEPS } from "../../support/fault-cases.ts";
-import { randomRound, runRound, type Round } from "../../support/first-round.ts";
+import { FIRST_STEPS } from "../../support/faults/fault-cases.ts";
+import { randomRound, runRound, type Round } from "../../support/faults/first-round.ts";
 import {
   installPackage,
   ordinaryPerson,
   rootPerson,
   type Installed,
   type Person,
-} from "../../support/first-run.ts";
+} from "../../support/faults/first-run.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../../support/ordinary-user.ts";
 import { createRandom } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 /** `npm run first-run`: each step, and as many random rounds as are asked for. */
 const IS_WHOLE = process.env["FIRST_RUN"] === "all";

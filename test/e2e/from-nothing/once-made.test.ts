@@ -12,7 +12,7 @@ import { prepareDaemon } from "../../../src/engine/daemon/daemon.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
 import { reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { createBareEngine } from "../../support/bare-engine.ts";
+import { createBareEngine } from "../../support/engine/bare-engine.ts";
 import { openTestHome } from "../../support/home.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { startProgram } from "../../support/program.ts";

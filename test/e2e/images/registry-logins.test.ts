@@ -10,11 +10,11 @@ import {
   startEmbeddedService,
   type EmbeddedService,
 } from "../../../src/commands/service/embedded-service.ts";
-import { ECR_HOST, ECR_KEY, startFakeEcr, type FakeEcr } from "../../support/fake-ecr.ts";
-import { makeTestImages } from "../../support/image-service.ts";
-import { createLayerEngine } from "../../support/layer-engine.ts";
+import { createLayerEngine } from "../../support/engine/layer-engine.ts";
+import { ECR_HOST, ECR_KEY, startFakeEcr, type FakeEcr } from "../../support/images/fake-ecr.ts";
+import { makeTestImages } from "../../support/images/image-service.ts";
+import { startRegistry } from "../../support/images/registry.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { startRegistry } from "../../support/registry.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
 
 const LIMIT_MS = 120_000;

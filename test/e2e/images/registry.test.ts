@@ -9,20 +9,20 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { PLAN_VARIABLE, type StepPlan } from "../../support/faults/step-listener.ts";
+import { writeLayout, writePlatforms, type WrittenImage } from "../../support/images/oci-layout.ts";
+import { pullImage } from "../../support/images/pull-image.ts";
+import { startRegistry, type Registry } from "../../support/images/registry.ts";
+import { alpineLayer, debianLayer } from "../../support/images/test-images.ts";
 import { hasSetId } from "../../support/level.ts";
-import { writeLayout, writePlatforms, type WrittenImage } from "../../support/oci-layout.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
 import { listeningUrl, PROGRAM, startProgram, type TestProgram } from "../../support/program.ts";
-import { pullImage } from "../../support/pull-image.ts";
-import { startRegistry, type Registry } from "../../support/registry.ts";
-import { PLAN_VARIABLE, type StepPlan } from "../../support/step-listener.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
-import { alpineLayer, debianLayer } from "../../support/test-images.ts";
 
 /** `tester` with the password `secret`. */
 const LOGIN = "tester:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
 
-const LISTENER = resolve(import.meta.dirname, "../../support/step-listener.ts");
+const LISTENER = resolve(import.meta.dirname, "../../support/faults/step-listener.ts");
 const run = promisify(execFile);
 let folder: TempFolder;
 let open: Registry;

@@ -10,9 +10,9 @@ import {
   makeTestImages,
   startImageService,
   type ImageService,
-} from "../../support/image-service.ts";
+} from "../../support/images/image-service.ts";
+import { startRegistry, type Registry } from "../../support/images/registry.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
-import { startRegistry, type Registry } from "../../support/registry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const PASSWORD = "secret";

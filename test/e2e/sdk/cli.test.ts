@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";
-import { useSdkServe } from "../../support/sdk.ts";
+import { useSdkServe } from "../../support/clients/sdk.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
 
 const CLI = resolve(import.meta.dirname, "../../../node_modules/@e2b/cli/dist/index.js");

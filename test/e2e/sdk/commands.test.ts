@@ -2,8 +2,8 @@
 
 import type { CommandHandle, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 import { hasSetId } from "../../support/level.ts";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 /** No process of a fresh sandbox has it. */
 const MISSING_PID = 999_999;

@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const service = useSdkServe(["--disk-mb", "64"]);
 

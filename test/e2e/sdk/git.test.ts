@@ -4,7 +4,7 @@
 /* oxlint-disable typescript/no-deprecated */
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const AUTHOR = { authorName: "Some Body", authorEmail: "some@body.test" };
 

@@ -3,7 +3,7 @@
 import { request } from "node:http";
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const DOMAIN = "example.test";
 

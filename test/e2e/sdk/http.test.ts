@@ -4,15 +4,15 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Signal } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { hasSetId, isGvisor } from "../../support/level.ts";
 import {
   begin,
   byPid,
   openRpcSandbox,
   type RpcClients,
   type RpcSandbox,
-} from "../../support/rpc-sandbox.ts";
+} from "../../support/clients/rpc-sandbox.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { hasSetId, isGvisor } from "../../support/level.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 
 const RAW = { "content-type": "application/octet-stream" };

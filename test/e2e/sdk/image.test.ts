@@ -2,8 +2,8 @@
 
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { useSdkServe } from "../../support/clients/sdk.ts";
 import { hasSetId } from "../../support/level.ts";
-import { useSdkServe } from "../../support/sdk.ts";
 
 const service = useSdkServe();
 let sandbox: Sandbox;

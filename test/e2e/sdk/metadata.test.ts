@@ -5,7 +5,7 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { keepsAttributes, RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { keepsAttributes, RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const service = useSdkServe();
 

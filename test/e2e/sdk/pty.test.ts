@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const MISSING_PID = 999_999;
 

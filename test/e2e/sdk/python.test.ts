@@ -9,9 +9,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
+import { findPythonClient } from "../../support/clients/python-client.ts";
+import { isOverTls, useSdkServe } from "../../support/clients/sdk.ts";
 import { isGvisor } from "../../support/level.ts";
-import { findPythonClient } from "../../support/python-client.ts";
-import { isOverTls, useSdkServe } from "../../support/sdk.ts";
 
 const SCRIPT = join(import.meta.dirname, "python/cases.py");
 

@@ -2,8 +2,6 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Signal } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { faultOf } from "../../support/fault-of.ts";
 import {
   begin,
   byPid,
@@ -13,7 +11,9 @@ import {
   stdin,
   type RpcClients,
   type RpcSandbox,
-} from "../../support/rpc-sandbox.ts";
+} from "../../support/clients/rpc-sandbox.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 
 let serve: TestServe;

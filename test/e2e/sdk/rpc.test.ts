@@ -8,8 +8,6 @@ import {
   type FilesystemEvent,
 } from "../../../src/gen/filesystem/filesystem_pb.ts";
 import { Signal, type StreamInputRequestSchema } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { faultOf } from "../../support/fault-of.ts";
 import {
   begin,
   byPid,
@@ -19,7 +17,9 @@ import {
   stdin,
   type RpcClients,
   type RpcSandbox,
-} from "../../support/rpc-sandbox.ts";
+} from "../../support/clients/rpc-sandbox.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 
 let serve: TestServe;

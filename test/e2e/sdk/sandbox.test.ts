@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { Sandbox, SandboxInfo } from "e2b";
 import { Template } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isOfPods, RELEASES, useSdkServe, type Sdk } from "../../support/sdk.ts";
+import { isOfPods, RELEASES, useSdkServe, type Sdk } from "../../support/clients/sdk.ts";
 
 const service = useSdkServe(["--pool", "0"]);
 

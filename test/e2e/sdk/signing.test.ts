@@ -3,7 +3,7 @@
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const MISSING = {
   code: 401,

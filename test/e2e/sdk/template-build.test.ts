@@ -4,7 +4,7 @@ import { chmod, mkdir, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { LogEntry, Sandbox as SandboxType } from "e2b";
 import { expect, test } from "vitest";
-import { newestSdk, useSdkServe } from "../../support/sdk.ts";
+import { newestSdk, useSdkServe } from "../../support/clients/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const { Sandbox, Template, waitForFile, waitForPort, waitForTimeout } = newestSdk;

@@ -6,9 +6,9 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
+import { findPythonClient } from "../../support/clients/python-client.ts";
+import { useSdkServe } from "../../support/clients/sdk.ts";
 import { PROGRAM } from "../../support/program.ts";
-import { findPythonClient } from "../../support/python-client.ts";
-import { useSdkServe } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const CLI = resolve(import.meta.dirname, "../../../node_modules/@e2b/cli/dist/index.js");

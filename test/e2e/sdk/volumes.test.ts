@@ -1,7 +1,7 @@
 /** The content of volumes, as the public client's class of that name offers it, beside sandboxes. */
 
 import { describe, expect, test } from "vitest";
-import { isOverTls, RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { isOverTls, RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 const service = useSdkServe(["--pool", "0"]);
 

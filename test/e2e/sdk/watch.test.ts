@@ -2,7 +2,7 @@
 
 import type { FilesystemEvent, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/clients/sdk.ts";
 
 type WatchOptions = NonNullable<Parameters<Sandbox["files"]["watchDir"]>[2]>;
 

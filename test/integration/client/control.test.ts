@@ -5,9 +5,9 @@ import type { PageQuery } from "../../../src/client/control-templates.ts";
 import type { Control } from "../../../src/client/control.ts";
 import { createService } from "../../../src/client/service.ts";
 import type { SandboxError } from "../../../src/common/errors.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/network/recorder.ts";
 
 const SANDBOX = {
   templateID: "t0",

@@ -9,11 +9,11 @@ import { createRpcTransport } from "../../../src/client/rpc.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { Process } from "../../../src/gen/process/process_pb.ts";
-import { OPEN_ACCESS } from "../../support/access-source.ts";
-import { startTestDaemon } from "../../support/envd.ts";
+import { OPEN_ACCESS } from "../../support/control/access-source.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { startRecorder } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 import { countTurns } from "../../support/turns.ts";
 
 const { signal } = new AbortController();

@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/network/recorder.ts";
 
 const SANDBOX = { templateID: "t0", sandboxID: "i1", envdAccessToken: "token-1", domain: null };
 

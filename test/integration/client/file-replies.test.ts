@@ -4,8 +4,8 @@ import { Agent } from "undici";
 import { expect, test } from "vitest";
 import { createEnvd } from "../../../src/client/envd.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
-import { OPEN_ACCESS } from "../../support/access-source.ts";
-import { startRecorder } from "../../support/recorder.ts";
+import { OPEN_ACCESS } from "../../support/control/access-source.ts";
+import { startRecorder } from "../../support/network/recorder.ts";
 
 const { signal } = new AbortController();
 

@@ -6,8 +6,8 @@ import type { Control } from "../../../src/client/control.ts";
 import { createEnvd, type Sandbox } from "../../../src/client/envd.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
-import { OPEN_ACCESS } from "../../support/access-source.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
+import { OPEN_ACCESS } from "../../support/control/access-source.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 
 const { signal } = new AbortController();
 

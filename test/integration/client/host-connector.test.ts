@@ -9,8 +9,8 @@ import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { hostConnector } from "../../../src/client/host-connector.ts";
 import { causeCode } from "../../../src/common/errors.ts";
-import { makeCertificate } from "../../support/certificate.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
+import { makeCertificate } from "../../support/network/certificate.ts";
 
 async function codeOf(work: Promise<unknown>): Promise<string | undefined> {
   return work.then(

@@ -6,7 +6,7 @@ import { createProcess } from "../../../src/client/process.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { Process } from "../../../src/gen/process/process_pb.ts";
-import { OPEN_ACCESS } from "../../support/access-source.ts";
+import { OPEN_ACCESS } from "../../support/control/access-source.ts";
 
 /** A daemon that answers nothing before `answer`, and keeps what it was sent. */
 function setUp() {

@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startRecorder } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const KEY = "secret/key+of-a-team";
 const TOKEN = "secret/token+of-a-sandbox";

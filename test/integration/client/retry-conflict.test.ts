@@ -3,9 +3,9 @@
 import { expect, test } from "vitest";
 import type { Control } from "../../../src/client/control.ts";
 import { createService } from "../../../src/client/service.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/network/recorder.ts";
 
 const SANDBOX = { templateID: "t0", sandboxID: "i1", clientID: "c", envdVersion: "0.6.13" };
 const SNAPSHOT = { snapshotID: "local/s:default", names: ["local/s:default"] };

@@ -4,13 +4,13 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import {
   answerJson,
   startRecorder,
   type RecordedRequest,
   type Recorder,
-} from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+} from "../../support/network/recorder.ts";
 
 const { signal } = new AbortController();
 

@@ -4,10 +4,10 @@ import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock, type Clock } from "../../../src/common/clock.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake-clock.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const START = { start: { pid: 7 } };
 const KEEPALIVE = { keepalive: {} };

@@ -6,9 +6,9 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { openAuthority } from "../../../src/commands/serve/local-authority.ts";
 import { issueServerCertificate } from "../../../src/listener/certificates.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const { signal } = new AbortController();

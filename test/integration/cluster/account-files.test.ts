@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findCluster } from "../../../src/cluster/api/address.ts";
 import { createClusterApi } from "../../../src/cluster/api/api.ts";
-import { makeCertificate, type TestCertificate } from "../../support/certificate.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
+import { makeCertificate, type TestCertificate } from "../../support/network/certificate.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 async function find(directory: string, url = "https://127.0.0.1") {

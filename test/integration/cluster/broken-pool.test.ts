@@ -3,7 +3,7 @@
 import { userInfo } from "node:os";
 import { pino } from "pino";
 import { expect, test, vi } from "vitest";
-import { sendFront, startPodWorld } from "../../support/pod-front.ts";
+import { sendFront, startPodWorld } from "../../support/cluster/pod-front.ts";
 
 /** Each pooled Pod has a process of its own, whose start takes seconds on a busy machine. */
 const LIMIT_MS = 120_000;

@@ -17,8 +17,8 @@ import {
   toSets,
   VALUES,
   type Manifest,
-} from "../../support/chart.ts";
-import { frontObjects } from "../../support/front-objects.ts";
+} from "../../support/cluster/chart.ts";
+import { frontObjects } from "../../support/cluster/front-objects.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 import { findChartTools } from "../../support/test-tools.ts";
 

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { probeCluster, type ProbeOptions } from "../../../src/cluster/probe/probe.ts";
-import { startApiServer } from "../../support/api-server.ts";
-import { startPodDaemons } from "../../support/pod-daemons.ts";
-import { startRegistry } from "../../support/registry.ts";
+import { startApiServer } from "../../support/cluster/api-server.ts";
+import { startPodDaemons } from "../../support/cluster/pod-daemons.ts";
+import { startRegistry } from "../../support/images/registry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const VERSION = { gitVersion: "v1.36.3", major: "1", minor: "36" };

@@ -1,12 +1,12 @@
 /** Objects that were copied or edited by hand: the leading front removes nothing of others because of them. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
+import { callFront, endSandboxes, sendFront } from "../../support/cluster/pod-front.ts";
 import {
   createWritten,
   startSnapshotWorld,
   type SnapshotWorld,
-} from "../../support/snapshot-world.ts";
+} from "../../support/cluster/snapshot-world.ts";
 
 const GRACE_SHARE = 0.02;
 const SETTLED = { timeout: 30_000, interval: 50 };

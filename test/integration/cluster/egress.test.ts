@@ -1,7 +1,12 @@
 /** Sandboxes with rules of egress of their own: which objects they have, and what proves them. */
 
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { sendFront, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import {
+  sendFront,
+  startPodWorld,
+  type PodFront,
+  type PodWorld,
+} from "../../support/cluster/pod-front.ts";
 
 const EGRESS = { denied: ["10.0.0.0/8"], nameServers: [] };
 

@@ -3,7 +3,12 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import {
+  POD_KEY,
+  startPodWorld,
+  type PodFront,
+  type PodWorld,
+} from "../../support/cluster/pod-front.ts";
 
 let world: PodWorld;
 let one: PodFront;

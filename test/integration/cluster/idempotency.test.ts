@@ -3,7 +3,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../support/at-step.ts";
-import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import {
+  POD_KEY,
+  startPodWorld,
+  type PodFront,
+  type PodWorld,
+} from "../../support/cluster/pod-front.ts";
 
 /** A key whose front died is settled after the grace of the leading front. */
 const SETTLED = { timeout: 20_000 };

@@ -1,7 +1,12 @@
 /** Logs and metrics of sandboxes that are Pods: asked of their daemons, through any front. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import {
+  POD_KEY,
+  startPodWorld,
+  type PodFront,
+  type PodWorld,
+} from "../../support/cluster/pod-front.ts";
 
 let world: PodWorld;
 let one: PodFront;

@@ -5,8 +5,8 @@ import { createClusterApi, type ClusterApi } from "../../../src/cluster/api/api.
 import { addKey, KEYS_SECRET, readKeys, removeKey } from "../../../src/cluster/keys.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { makeKey } from "../../../src/sandboxes/keys.ts";
-import { startApiServer } from "../../support/api-server.ts";
-import { callFront, POD_KEY, startPodWorld } from "../../support/pod-front.ts";
+import { startApiServer } from "../../support/cluster/api-server.ts";
+import { callFront, POD_KEY, startPodWorld } from "../../support/cluster/pod-front.ts";
 
 /** A key counts at a front some seconds after it was made. */
 const POLL = { timeout: 15_000, interval: 200 };

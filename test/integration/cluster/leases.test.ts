@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { startFronts } from "../../../src/cluster/fronts.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startApiServer } from "../../support/api-server.ts";
+import { startApiServer } from "../../support/cluster/api-server.ts";
 
 const SHARE = 0.1;
 const LEASE_MS = 15_000 * SHARE;

@@ -4,7 +4,7 @@ import { createServer, type RequestListener } from "node:http";
 import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { listObjects } from "../../../src/cluster/api/list-pages.ts";
-import { startApiServer } from "../../support/api-server.ts";
+import { startApiServer } from "../../support/cluster/api-server.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const SELECTOR = "app=test";

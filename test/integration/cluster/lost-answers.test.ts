@@ -1,8 +1,8 @@
 /** Creates of objects whose answer is lost, and registries and daemons that fail: what is left, what is said. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { sendFront } from "../../support/cluster/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../support/cluster/snapshot-world.ts";
 
 const SETTLED = { timeout: 20_000, interval: 50 };
 const LONG = 60_000;

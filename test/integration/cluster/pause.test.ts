@@ -4,9 +4,13 @@ import { link, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../support/at-step.ts";
-import { callFront, sendFront } from "../../support/pod-front.ts";
-import { readImage } from "../../support/pod-images.ts";
-import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { callFront, sendFront } from "../../support/cluster/pod-front.ts";
+import { readImage } from "../../support/cluster/pod-images.ts";
+import {
+  BASIC,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../support/cluster/snapshot-world.ts";
 
 const LONG = 60_000;
 const SETTLED = { timeout: 30_000, interval: 100 };

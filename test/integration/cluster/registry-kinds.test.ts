@@ -3,9 +3,9 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
+import { sendFront } from "../../support/cluster/pod-front.ts";
+import { BASIC, startSnapshotWorld } from "../../support/cluster/snapshot-world.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
-import { sendFront } from "../../support/pod-front.ts";
-import { BASIC, startSnapshotWorld } from "../../support/snapshot-world.ts";
 
 /** A registry whose tokens are given for a login; it notes what was sent to it. */
 async function startTokenRegistry() {

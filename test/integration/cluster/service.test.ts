@@ -3,8 +3,8 @@
 import { describe } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { describeService } from "../../suites/service.ts";
-import { POD_KEY, startPodWorld } from "../../support/pod-front.ts";
-import { startSnapshotWorld } from "../../support/snapshot-world.ts";
+import { POD_KEY, startPodWorld } from "../../support/cluster/pod-front.ts";
+import { startSnapshotWorld } from "../../support/cluster/snapshot-world.ts";
 
 function connectTo(url: string) {
   const options = { url, sandboxUrl: url, apiKey: POD_KEY };

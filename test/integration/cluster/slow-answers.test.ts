@@ -1,7 +1,12 @@
 /** One request to the API server that is not answered keeps nothing else waiting. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sendFront, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import {
+  sendFront,
+  startPodWorld,
+  type PodFront,
+  type PodWorld,
+} from "../../support/cluster/pod-front.ts";
 
 /** Shorter than a request is waited for. */
 const SOON = { timeout: 10_000, interval: 50 };

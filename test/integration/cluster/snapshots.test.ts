@@ -5,9 +5,13 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { callFront, type PodWorld } from "../../support/pod-front.ts";
-import { readImage } from "../../support/pod-images.ts";
-import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { callFront, type PodWorld } from "../../support/cluster/pod-front.ts";
+import { readImage } from "../../support/cluster/pod-images.ts";
+import {
+  BASIC,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../support/cluster/snapshot-world.ts";
 
 const idSchema = z.object({ sandboxID: z.string() });
 const snapshotSchema = z.object({ snapshotID: z.string(), names: z.array(z.string()) });

@@ -3,8 +3,8 @@
 import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { callFront, sendFront } from "../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+import { callFront, sendFront } from "../../support/cluster/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../support/cluster/snapshot-world.ts";
 
 const LONG = 60_000;
 const SETTLED = { timeout: 30_000, interval: 100 };

@@ -7,7 +7,7 @@ import { createClusterApi } from "../../../src/cluster/api/api.ts";
 import { podSchema } from "../../../src/cluster/api/objects.ts";
 import { startWatchCache } from "../../../src/cluster/api/watch-cache.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startApiServer } from "../../support/api-server.ts";
+import { startApiServer } from "../../support/cluster/api-server.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const LABELS = { "app.kubernetes.io/managed-by": "sandbox-mcp" };

@@ -5,8 +5,8 @@ import { connect, createServer, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
+import { startEgressProxy } from "../../support/network/egress-proxy.ts";
 
 const NEVER_MS = 20_000;
 

@@ -9,8 +9,8 @@ import { startNameServer } from "../../../src/egress/name-server.ts";
 import { createPolicies } from "../../../src/egress/policies.ts";
 import { createResolver } from "../../../src/egress/resolver.ts";
 import { startTlsProxy } from "../../../src/egress/tls-proxy.ts";
-import { startEchoServer } from "../../support/echo.ts";
 import { findFreePort, listenOnLoopback } from "../../support/loopback.ts";
+import { startEchoServer } from "../../support/network/echo.ts";
 
 const NEVER_MS = 20_000;
 const HOG = "127.0.0.2";

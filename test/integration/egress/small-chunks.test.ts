@@ -2,8 +2,8 @@
 
 import { connect, createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
-import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
+import { startEgressProxy } from "../../support/network/egress-proxy.ts";
 
 const COUNT = 100_000;
 const LAST = "0\r\n\r\n";

@@ -6,10 +6,10 @@ import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { describeEngine, type EngineHost } from "../../suites/engine.ts";
-import { createBareEngine } from "../../support/bare-engine.ts";
+import { createBareEngine } from "../../support/engine/bare-engine.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Answers on both sockets with the number of the descriptor, and joins tunnels to TCP ports. */

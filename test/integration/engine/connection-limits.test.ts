@@ -4,8 +4,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
 import { endChild } from "../../support/end-child.ts";
-import { within } from "../../support/router-parts.ts";
-import { openRouterWorld } from "../../support/router-world.ts";
+import { within } from "../../support/network/router-parts.ts";
+import { openRouterWorld } from "../../support/network/router-world.ts";
 
 const MAX_CONNECTIONS = 4_096;
 const MAX_STARTS_A_SECOND = 100;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { findFirewall } from "../../../src/engine/network/firewall.ts";
-import { makeNetwork, within } from "../../support/router-parts.ts";
+import { makeNetwork, within } from "../../support/network/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FORWARD = "add table ip filter; add chain ip filter FORWARD";

@@ -13,9 +13,14 @@ import {
   isAnswered,
   openForwardingMachine,
   UPLINK,
-} from "../../support/forwarding-machine.ts";
+} from "../../support/network/forwarding-machine.ts";
+import {
+  EVERYTHING,
+  makeNetwork,
+  startConnectable,
+  within,
+} from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FORWARDING = "cat /proc/sys/net/ipv4/conf/one/forwarding";

@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { guardBySecret } from "../../../src/envd/guarded-listener.ts";
-import { dataOf, toFrame } from "../../support/host-frames.ts";
+import { dataOf, toFrame } from "../../support/daemon/host-frames.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 const SECRET = "f00d".repeat(12);

@@ -5,8 +5,13 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
+import {
+  EVERYTHING,
+  makeNetwork,
+  startConnectable,
+  within,
+} from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** A container that an earlier process connected, and one that never was. */

@@ -13,10 +13,10 @@ import { SandboxError } from "../../../src/common/errors.ts";
 import { draftOf } from "../../../src/common/files.ts";
 import { createOnce, removeDeadDrafts } from "../../../src/engine/host/drafts.ts";
 import { holdLock, tryLock, tryLockFile, withLock } from "../../../src/engine/host/lock.ts";
-import { findMade, MADE, MADE_FILES } from "../../support/once-maker.ts";
+import { findMade, MADE, MADE_FILES } from "../../support/engine/once-maker.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const MAKER = resolve(import.meta.dirname, "../../support/once-maker.ts");
+const MAKER = resolve(import.meta.dirname, "../../support/engine/once-maker.ts");
 
 /** A maker in a process of its own; `line` resolves with each line that it prints. */
 function startMaker(home: string, mode: "stay" | "go" = "go") {

@@ -6,8 +6,8 @@ import { expect, test } from "vitest";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import { routersOf } from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
+import { EVERYTHING, makeNetwork, startConnectable } from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, makeNetwork, startConnectable } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("the link of each container is missed, also once a router was made for the first of them", async () => {

@@ -6,8 +6,13 @@ import { expect, test } from "vitest";
 import { routersOf } from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { closeUplink, openUplink } from "../../../src/engine/network/uplink.ts";
+import {
+  EVERYTHING,
+  makeNetwork,
+  startConnectable,
+  within,
+} from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, makeNetwork, startConnectable, within } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Of each link that leads outside: whether it forwards, and whether it does for others. */

@@ -1,8 +1,8 @@
 /** A machine whose link to the outside takes smaller packets than the links of its containers. */
 
 import { expect, test } from "vitest";
-import { within } from "../../support/router-parts.ts";
-import { openRouterWorld } from "../../support/router-world.ts";
+import { within } from "../../support/network/router-parts.ts";
+import { openRouterWorld } from "../../support/network/router-world.ts";
 
 const SIZE = 300_000;
 

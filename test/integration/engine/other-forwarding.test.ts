@@ -13,8 +13,8 @@ import {
   LINK,
   openForwardingMachine as openMachine,
   UPLINK,
-} from "../../support/forwarding-machine.ts";
-import { makeNetwork, within } from "../../support/router-parts.ts";
+} from "../../support/network/forwarding-machine.ts";
+import { makeNetwork, within } from "../../support/network/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OUTER = "/proc/sys/net/ipv4/conf/one/forwarding";

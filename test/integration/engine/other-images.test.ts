@@ -19,10 +19,10 @@ import { notePromisedToOthers, readOtherImages } from "../../../src/sandboxes/ot
 import { containersDirectory } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { DISKS, VOLUME_LEVELS } from "../../support/control/volume-levels.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-import { DISKS, VOLUME_LEVELS } from "../../support/volume-levels.ts";
 
 const run = promisify(execFile);
 const MIB = 1024 ** 2;

@@ -4,8 +4,8 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
+import { EVERYTHING, startConnectable, within } from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { EVERYTHING, startConnectable, within } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const ROUTERS = join(import.meta.dirname, "../../../src/engine/network/router.ts");

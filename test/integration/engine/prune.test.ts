@@ -14,7 +14,7 @@ import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, TemplateRecord } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LONG_AGO = new Date("2001-01-01");

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { makeNetwork as makeRouter } from "../../../src/engine/network/namespace.ts";
 import { routerParts } from "../../../src/engine/network/router-links.ts";
 import { connectSender } from "../../../src/engine/network/senders.ts";
-import { EVERYTHING, makeNetwork, within } from "../../support/router-parts.ts";
+import { EVERYTHING, makeNetwork, within } from "../../support/network/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** A router without an outside, and a container; the home has a space and a hash in its path. */

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createEgressProgram } from "../../../src/engine/network/egress-program.ts";
+import { makeNetwork } from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { makeNetwork } from "../../support/router-parts.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Takes its settings; the first one that runs says nothing after that. */

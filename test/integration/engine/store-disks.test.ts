@@ -9,7 +9,7 @@ import { openStoreImage } from "../../../src/engine/storage/store-image.ts";
 import { removeLostVolumeImages } from "../../../src/sandboxes/reclaim/lost-store-disks.ts";
 import { containersDirectory, reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { createBareEngine } from "../../support/bare-engine.ts";
+import { createBareEngine } from "../../support/engine/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -8,10 +8,10 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { listVolumeDisks, mountVolumeDisks } from "../../../src/engine/storage/volume-disk.ts";
 import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { DISKS, VOLUME_LEVELS, VOLUME_MB } from "../../support/control/volume-levels.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-import { DISKS, VOLUME_LEVELS, VOLUME_MB } from "../../support/volume-levels.ts";
 
 /** What a volume is kept for after its last use. */
 const IDLE_MS = 5_000;

@@ -9,9 +9,9 @@ import { buildHost } from "../../../src/engine/templates/host.ts";
 import { openLocal } from "../../../src/engine/templates/settings.ts";
 import { prepareTrust } from "../../../src/engine/templates/trust.ts";
 import { unpackImage } from "../../../src/images/unpack.ts";
-import { writeLayout } from "../../support/oci-layout.ts";
+import { writeLayout } from "../../support/images/oci-layout.ts";
+import { tar } from "../../support/images/tar-writer.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { tar } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);

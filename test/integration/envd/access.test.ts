@@ -9,8 +9,8 @@ import { createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { Filesystem } from "../../../src/gen/filesystem/filesystem_pb.ts";
 import { signFile } from "../../../src/wire/signature.ts";
-import { startTestDaemon, type HttpReply } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { startTestDaemon, type HttpReply } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 
 const TOKEN = "tok-0123456789abcdef";
 const JSON_CALL = { "content-type": "application/json", "connect-protocol-version": "1" };

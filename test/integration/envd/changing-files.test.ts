@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 import { endChild } from "../../support/end-child.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
 
 const CONTENT = "regular";
 const DOWNLOADS = 60;

@@ -16,7 +16,7 @@ import {
 import { join } from "node:path";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { startTestDaemon, type HttpReply } from "../../support/envd.ts";
+import { startTestDaemon, type HttpReply } from "../../support/daemon/envd.ts";
 
 const RAW = { "content-type": "application/octet-stream" };
 

@@ -17,9 +17,9 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { FileType } from "../../../src/gen/filesystem/filesystem_pb.ts";
-import { runScript } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 
 const METRICS = [
   "ts",

@@ -4,8 +4,8 @@ import { lstat, mkdir, readFile, symlink, writeFile, chmod, utimes } from "node:
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { FileType, type EntryInfo } from "../../../src/gen/filesystem/filesystem_pb.ts";
-import { startTestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 
 function plain(entry: EntryInfo | undefined) {
   const { $typeName: _type, modifiedTime: _time, size: _size, ...rest } = entry ?? {};

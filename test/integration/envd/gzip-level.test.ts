@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
 
 test("what is compressed already is not compressed again in its gzip stream", async () => {
   await using daemon = await startTestDaemon();

@@ -5,7 +5,7 @@ import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 
 /** A file system in memory stores every time and every size. */
 async function memoryFolder() {

@@ -3,9 +3,9 @@
 import { mkdir, readdir, readFile, statfs, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runScript } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 
 const RAW = { "content-type": "application/octet-stream" };
 const EXT4 = 0xef53;

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
 
 /** Far more than it takes, and less than the events of the moves would take it. */
 const LIMIT_MS = 20_000;

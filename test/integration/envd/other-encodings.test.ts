@@ -3,7 +3,7 @@
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
 import { envelope, readEnvelopes } from "../../support/raw-call.ts";
 
 const UNARY = { "content-type": "application/json", "connect-protocol-version": "1" };

@@ -14,7 +14,7 @@ import {
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 
 /** `link` leads to `far/deep`: the text of `link/..` names the folder, the kernel means `far`. */
 async function addLink(daemon: TestDaemon): Promise<void> {

@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { Process } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { startTestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
-import { ownSleep } from "../../support/own-sleep.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { ownSleep } from "../../support/daemon/own-sleep.ts";
 import { envelope } from "../../support/raw-call.ts";
 
 test("a process that ended but whose output is held is listed, and cannot be signalled", async () => {

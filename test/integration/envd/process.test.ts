@@ -12,9 +12,9 @@ import {
   type StartRequestSchema,
   type StreamInputRequestSchema,
 } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
 
 /** A number that the wire's list of signals does not have. */
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what no client of ours could send

@@ -4,7 +4,7 @@ import { mkdtempDisposable, readFile, stat, utimes, writeFile } from "node:fs/pr
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { startTestDaemon, type HttpReply } from "../../support/envd.ts";
+import { startTestDaemon, type HttpReply } from "../../support/daemon/envd.ts";
 
 test("several parts of a file come as one body, each with its place", async () => {
   await using daemon = await startTestDaemon();

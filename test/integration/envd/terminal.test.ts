@@ -10,10 +10,10 @@ import {
   type ProcessEvent,
   type StreamInputRequestSchema,
 } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
-import { ownSleep } from "../../support/own-sleep.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { ownSleep } from "../../support/daemon/own-sleep.ts";
 
 const SIZE = { cols: 80, rows: 24 };
 /** A shell without a prompt or files of its own, so that what it shows is what was asked. */

@@ -16,9 +16,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import type { FilesystemEvent } from "../../../src/gen/filesystem/filesystem_pb.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
-import { Playback } from "../../support/playback.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { Playback } from "../../support/daemon/playback.ts";
 
 /** Kinds of events by their numbers on the wire. */
 const KINDS = ["NONE", "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"];

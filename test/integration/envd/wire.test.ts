@@ -4,8 +4,8 @@ import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runScript } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
+import { runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 import { envelope, rawCall, readEnvelopes } from "../../support/raw-call.ts";
 
 const UNARY = { "content-type": "application/json", "connect-protocol-version": "1" };

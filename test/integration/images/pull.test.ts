@@ -4,10 +4,10 @@ import { chmod, mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
+import { shellLayer, writeLayout } from "../../support/images/oci-layout.ts";
+import { pullImage } from "../../support/images/pull-image.ts";
+import { tar } from "../../support/images/tar-writer.ts";
 import { startProgram } from "../../support/program.ts";
-import { pullImage } from "../../support/pull-image.ts";
-import { tar } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Two commands, on a busy machine. */

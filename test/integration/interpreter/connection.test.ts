@@ -7,7 +7,7 @@ import {
   startInterpreterServer,
   textOf,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 
 const CELLS = 30;
 

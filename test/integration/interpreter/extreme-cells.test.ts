@@ -9,7 +9,7 @@ import {
   textOf,
   type CellLine,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 
 const execute = promisify(execFile);
 const PROGRAMS = resolve(import.meta.dirname, "../../../src/interpreter");

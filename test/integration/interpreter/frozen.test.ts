@@ -8,7 +8,7 @@ import {
   startInterpreterServer,
   textOf,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 
 let server: InterpreterServer;
 beforeAll(async () => {

@@ -7,7 +7,7 @@ import {
   startInterpreterServer,
   textOf,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 let server: InterpreterServer;

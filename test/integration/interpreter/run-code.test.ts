@@ -15,9 +15,9 @@ import {
 import {
   startInterpreterServer,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);

@@ -6,7 +6,7 @@ import {
   startInterpreterServer,
   textOf,
   type InterpreterServer,
-} from "../../support/interpreter-server.ts";
+} from "../../support/daemon/interpreter-server.ts";
 
 /** Programs that a cell leaves in the background, in a session of its own, and in front. */
 const CELL = "sleep 300 & setsid sleep 301 & echo $$ $! $(jobs -p); sleep 302";

@@ -4,10 +4,10 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
-import { toReply } from "../../support/tool-reply.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { toReply } from "../../support/mcp/tool-reply.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 
 const HOUR_MS = 3_600_000;
 const SECURED = { ...SANDBOX_DETAIL, envdAccessToken: "token-1" };

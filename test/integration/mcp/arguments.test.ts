@@ -1,7 +1,7 @@
 /** Calls with arguments as models send them, through a real client. */
 
 import { expect, test } from "vitest";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 test("a command with empty and missing options runs as if they were not there", async () => {
   await using world = await startMcpWorld();

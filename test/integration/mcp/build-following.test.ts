@@ -1,8 +1,8 @@
 /** build_template before a service whose builds, lines and faults the test chooses. */
 
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { answerJson } from "../../support/recorder.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 const BUILD_ID = "11111111-2222-3333-4444-555555555555";
 const BUILD = `t1/${BUILD_ID}`;

@@ -1,7 +1,7 @@
 /** Templates through the tools: built from steps, followed by cursor, and shown. */
 
 import { expect, test } from "vitest";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 test("a template of variables is built, shown, and its sandboxes have them", async () => {
   await using world = await startMcpWorld();

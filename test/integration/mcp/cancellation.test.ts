@@ -9,11 +9,11 @@ import { createService } from "../../../src/client/service.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { serveMcpStdio } from "../../../src/mcp/stdio/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
-import { INITIALIZE } from "../../support/stdio-connection.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 test("a call that is cancelled with a reason is no fault of the server", async () => {
   // Answers nothing.

@@ -3,10 +3,10 @@
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { writeInput } from "../../../src/mcp/processes/process-input.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const { signal } = new AbortController();
 const CHUNK_BYTES = 256 * 1024;

@@ -5,8 +5,8 @@ import { createService } from "../../../src/client/service.ts";
 import { findEndCause } from "../../../src/mcp/replies/end-cause.ts";
 import { atStep } from "../../support/at-step.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 
 const UNKNOWN = "expired, killed, or not yours";
 

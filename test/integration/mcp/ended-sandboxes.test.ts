@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 const MINUTE_MS = 60_000;
 

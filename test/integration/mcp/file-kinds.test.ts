@@ -1,7 +1,7 @@
 /** What files turn out to be: pictures by their bytes, encodings and line ends that are told. */
 
 import { expect, test } from "vitest";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 async function startCalls(world: McpWorld) {
   const sandbox_id = await world.createSandbox();

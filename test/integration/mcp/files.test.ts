@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { chown, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 /** Calls in one sandbox, with paths in a folder of their own. */
 async function startCalls(world: McpWorld) {

@@ -2,10 +2,10 @@
 
 import { expect, test } from "vitest";
 import { templateInUse } from "../../../src/wire/messages.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const TOOLS = [
   { tool: "create_sandbox", input: { sandbox_id: undefined } },

@@ -6,8 +6,8 @@ import { createSystemClock } from "../../../src/common/clock.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { Captures } from "../../../src/output/captures.ts";
 import { startSpools, type Spools } from "../../../src/spool/spools.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { factOf, startServer } from "../../support/mcp-server.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { factOf, startServer } from "../../support/mcp/mcp-server.ts";
 
 const full = async (): Promise<never> => {
   throw Object.assign(new Error("no space left on the device"), { code: "ENOSPC" });

@@ -5,10 +5,10 @@ import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { CELL_FLAGS, CELL_PROGRAM } from "../../../src/mcp/code/cell-program.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/network/recorder.ts";
 
 test("a directory is made once, and a file is moved into it", async () => {
   await using world = await startMcpWorld();

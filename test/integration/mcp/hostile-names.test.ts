@@ -3,9 +3,9 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { answerJson } from "../../support/recorder.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 /** With the marks, the header and the last entry. */
 const MAX_CHARACTERS = 110_000;

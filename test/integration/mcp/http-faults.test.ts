@@ -5,11 +5,11 @@ import { request, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { randomMessages } from "../../support/malformed-random.ts";
-import { malformedMessages } from "../../support/malformed.ts";
-import { startEndpoint } from "../../support/mcp-endpoint.ts";
+import { randomMessages } from "../../support/hostile/malformed-random.ts";
+import { malformedMessages } from "../../support/hostile/malformed.ts";
+import { startEndpoint } from "../../support/mcp/mcp-endpoint.ts";
+import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
-import { INITIALIZE } from "../../support/stdio-connection.ts";
 
 const RANDOM_MESSAGES = 500;
 const PING = { jsonrpc: "2.0", id: "alive", method: "ping" };

@@ -8,7 +8,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startEndpoint } from "../../support/mcp-endpoint.ts";
+import { startEndpoint } from "../../support/mcp/mcp-endpoint.ts";
 
 async function connectHost(url: string, key = "key-alice"): Promise<Client> {
   const client = new Client({ name: "http-host", version: "1.0.0" });

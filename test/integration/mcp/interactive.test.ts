@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 async function start(world: McpWorld, input: object) {
   const sandbox_id = await world.createSandbox();

@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState, type OnExit } from "../../../src/mcp/state.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
-import { toReply } from "../../support/tool-reply.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { toReply } from "../../support/mcp/tool-reply.ts";
 
 /** A server with these tools, or all, beside that of the world. */
 async function startServer(world: McpWorld, onExit: OnExit, names?: readonly string[]) {

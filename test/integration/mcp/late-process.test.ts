@@ -1,8 +1,8 @@
 /** A process that no server of this home started: no server knows when it began, nor says so. */
 
 import { expect, test } from "vitest";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
-import { startServer } from "../../support/mcp-server.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { startServer } from "../../support/mcp/mcp-server.ts";
 
 const LATE = "output from before this server watched is not known";
 

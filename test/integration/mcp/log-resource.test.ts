@@ -6,7 +6,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { expect, test } from "vitest";
 import { withoutMark } from "../../support/marks.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 async function run(world: McpWorld, sandboxId: string, command: string): Promise<void> {
   const args = ["-c", command];

@@ -6,9 +6,9 @@
 
 import { open } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { read } from "../../support/agent.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { read } from "../../support/mcp/agent.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 const MINUTES = 10;
 const MINUTE_MS = 60_000;

@@ -4,9 +4,9 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startEndpoint } from "../../support/mcp-endpoint.ts";
-import { INITIALIZE } from "../../support/stdio-connection.ts";
-import { toReply } from "../../support/tool-reply.ts";
+import { startEndpoint } from "../../support/mcp/mcp-endpoint.ts";
+import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
+import { toReply } from "../../support/mcp/tool-reply.ts";
 
 const MINUTE_MS = 60_000;
 const HEADERS = { authorization: "Bearer key-alice" };

@@ -6,8 +6,8 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
-import { startOlderService, type OlderService } from "../../support/older-service.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { startOlderService, type OlderService } from "../../support/mcp/older-service.ts";
 
 let older: OlderService;
 let world: McpWorld;

@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startRecorder } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { startRecorder } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const { signal } = new AbortController();
 const MAX_RUNNING = 128;

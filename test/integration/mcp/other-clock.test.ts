@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createSystemClock, type Clock } from "../../../src/common/clock.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { answerJson, type RecordedRequest } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson, type RecordedRequest } from "../../support/network/recorder.ts";
 
 const HOUR_MS = 3_600_000;
 const LIFE_MS = 300_000;

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
 
 const ROWS = [
   {

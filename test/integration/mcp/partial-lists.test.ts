@@ -1,9 +1,9 @@
 /** Lists that a service answers in part, or with more than was asked for: a reply hides none of it. */
 
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 const BUILD = { buildID: "b", createdAt: "", updatedAt: "", cpuCount: 1, memoryMB: 128 };
 const TEMPLATE = {

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { Sandbox } from "../../../src/client/envd.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 test("a sandbox that is paused again is not woken to watch its processes", async () => {
   await using world = await startMcpWorld();

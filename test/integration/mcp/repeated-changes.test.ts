@@ -1,9 +1,9 @@
 /** A change that was done is told as done: by a repeat of a call that broke off, and where a look after it fails. */
 
 import { expect, test } from "vitest";
-import { startForeignHost, type ForeignAnswer } from "../../support/foreign-host.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost, type ForeignAnswer } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 type Step = (response: Parameters<ForeignAnswer>[1]) => void;
 

@@ -9,8 +9,8 @@ import type { Sandbox } from "../../../src/client/envd.ts";
 import type { Service } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 const LIFE_SECONDS = 300;
 const ENDED = "status: ended while no server watched it";

@@ -3,9 +3,9 @@
 import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
 import { CELL_EXIT } from "../../../src/mcp/code/cell-program.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { answerJson } from "../../support/recorder.ts";
 
 const PIXEL = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",

@@ -1,7 +1,7 @@
 /** Processes through the tools: results, waits, handles, progress, cancellation, bounded output. */
 
 import { expect, test, vi } from "vitest";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 /** A shell without the profile of a login shell. */
 function shell(command: string) {

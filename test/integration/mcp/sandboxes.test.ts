@@ -6,8 +6,8 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 import { startTestService } from "../../support/service.ts";
 
 const UNKNOWN = "i00000000000000000000";

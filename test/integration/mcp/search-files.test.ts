@@ -7,7 +7,7 @@ import type { Entry } from "../../../src/client/filesystem.ts";
 import type { ProcessRequest } from "../../../src/client/process.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { searchFiles } from "../../../src/mcp/search/search-files.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 type Files = Readonly<Record<string, string | Buffer>>;
 

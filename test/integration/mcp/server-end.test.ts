@@ -5,7 +5,7 @@ import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { answerJson, startRecorder } from "../../support/recorder.ts";
+import { answerJson, startRecorder } from "../../support/network/recorder.ts";
 
 async function startServer() {
   const clock = createFakeClock();

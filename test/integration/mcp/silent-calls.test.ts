@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
 
 test.for([
   { tool: "create_sandbox", input: { sandbox_id: undefined } },

@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { factOf, startServer, type Server } from "../../support/mcp-server.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { factOf, startServer, type Server } from "../../support/mcp/mcp-server.ts";
 
 /** The whole stdout by pages, as a client puts it together that knows nothing but the replies. */
 async function pageThrough(

@@ -3,10 +3,10 @@
 import { PassThrough } from "node:stream";
 import { expect, test, vi } from "vitest";
 import { StdioTransport } from "../../../src/mcp/stdio/stdio-transport.ts";
-import { randomMessages } from "../../support/malformed-random.ts";
-import { malformedMessages } from "../../support/malformed.ts";
+import { randomMessages } from "../../support/hostile/malformed-random.ts";
+import { malformedMessages } from "../../support/hostile/malformed.ts";
+import { connect, INITIALIZE, type Connection } from "../../support/mcp/stdio-connection.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
-import { connect, INITIALIZE, type Connection } from "../../support/stdio-connection.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const RANDOM_MESSAGES = 500;

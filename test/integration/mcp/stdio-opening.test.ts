@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { answersFor } from "../../../src/mcp/stdio/opening-answers.ts";
 import { serveMcpStdio } from "../../../src/mcp/stdio/stdio.ts";
-import { connect, INITIALIZE } from "../../support/stdio-connection.ts";
+import { connect, INITIALIZE } from "../../support/mcp/stdio-connection.ts";
 
 const INITIALIZED = { method: "notifications/initialized" };
 const LIST = { id: 2, method: "tools/list" };

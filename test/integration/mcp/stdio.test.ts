@@ -1,7 +1,7 @@
 /** One stdio connection: both eras, nothing but JSON-RPC on stdout, every way in which it ends. */
 
 import { expect, test } from "vitest";
-import { connect, INITIALIZE, type Connection } from "../../support/stdio-connection.ts";
+import { connect, INITIALIZE, type Connection } from "../../support/mcp/stdio-connection.ts";
 
 const MODERN = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",

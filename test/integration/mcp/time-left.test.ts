@@ -5,8 +5,8 @@ import { createService } from "../../../src/client/service.ts";
 import { listedOutput } from "../../../src/mcp/tool.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 /** Tools that change or end the life of the sandbox. */
 const CHANGES_LIFE = ["connect_sandbox", "kill_sandbox", "pause_sandbox", "set_timeout"];

@@ -1,10 +1,10 @@
 /** A process is told as killed at timeout_seconds only then, whatever ends its stream. */
 
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
-import { answerJson } from "../../support/recorder.ts";
 
 const STREAM = { "content-type": "application/connect+json" };
 const RUNNING = [{ pid: 7, config: { cmd: "/bin/bash", args: ["-l", "-c", "work"] } }];

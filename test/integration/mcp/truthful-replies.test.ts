@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
-import { answerJson } from "../../support/recorder.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { startMcpHost } from "../../support/mcp/mcp-host.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 async function startSandbox() {
   const world = await startMcpWorld();

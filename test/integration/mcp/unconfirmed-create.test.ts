@@ -1,10 +1,10 @@
 /** A create whose service does not know what was asked for: the reply says what is not confirmed. */
 
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 const RULES = { allow_out: ["192.0.2.1"], deny_out: ["0.0.0.0/0"] };
 const HELD = { allowOut: ["192.0.2.1"], denyOut: ["0.0.0.0/0"] };

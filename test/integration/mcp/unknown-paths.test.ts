@@ -1,9 +1,9 @@
 /** A 404 of a router or proxy, which knows nothing of sandboxes, is no word about a sandbox. */
 
 import { expect, test } from "vitest";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { answerJson } from "../../support/recorder.ts";
-import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 const REPLIES = [
   { name: "a page", headers: { "content-type": "text/html" }, body: "<html>404 Not Found</html>" },

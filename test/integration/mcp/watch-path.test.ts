@@ -4,8 +4,8 @@ import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
 import { createSystemClock, type Clock } from "../../../src/common/clock.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startForeignHost } from "../../support/foreign-host.ts";
-import { answerJson } from "../../support/recorder.ts";
+import { startForeignHost } from "../../support/mcp/foreign-host.ts";
+import { answerJson } from "../../support/network/recorder.ts";
 
 const CREATED = { name: "made", type: "EVENT_TYPE_CREATE" };
 const MOVED = { name: ".", type: "EVENT_TYPE_RENAME" };

@@ -1,7 +1,7 @@
 /** Failures of ordinary causes, in words that a caller can act on. */
 
 import { expect, test } from "vitest";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 
 test("input to an ended process says where its output is", async () => {
   await using world = await startMcpWorld();

@@ -7,7 +7,7 @@ import { createSystemClock } from "../../../src/common/clock.ts";
 import { pageOutput } from "../../../src/output/page-output.ts";
 import { openStored, type StoredProcess } from "../../../src/output/stored-process.ts";
 import type { Spools } from "../../../src/spool/spools.ts";
-import { createSpool, makeSpoolDisk, SPOOL_KEY } from "../../support/spool-disk.ts";
+import { createSpool, makeSpoolDisk, SPOOL_KEY } from "../../support/daemon/spool-disk.ts";
 
 const LIMITS = { fileBytes: 1_000, headBytes: 10_000, tailBytes: 10_000 };
 const PAGE = { maxBytes: 1_000, streams: ["stdout"], isRunning: true } as const;

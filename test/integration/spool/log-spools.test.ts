@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { SandboxLogs } from "../../../src/output/logs.ts";
+import { makeSpoolDisk, type SpoolDisk } from "../../support/daemon/spool-disk.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { withoutMark } from "../../support/marks.ts";
-import { makeSpoolDisk, type SpoolDisk } from "../../support/spool-disk.ts";
 
 /** More than fit in memory. */
 const OTHERS = 130;

@@ -7,7 +7,12 @@ import { createSystemClock } from "../../../src/common/clock.ts";
 import { openStored, toEnding } from "../../../src/output/stored-process.ts";
 import { measureSpool } from "../../../src/spool/reader.ts";
 import type { SpoolWriter } from "../../../src/spool/writer.ts";
-import { createSpool, makeSpoolDisk, readSpool, SPOOL_KEY } from "../../support/spool-disk.ts";
+import {
+  createSpool,
+  makeSpoolDisk,
+  readSpool,
+  SPOOL_KEY,
+} from "../../support/daemon/spool-disk.ts";
 
 const LIMITS = { fileBytes: 1_000, headBytes: 10_000, tailBytes: 10_000 };
 

@@ -6,7 +6,12 @@ import { expect, test } from "vitest";
 import { headName } from "../../../src/spool/folders.ts";
 import { measureSpool } from "../../../src/spool/reader.ts";
 import { HEADER_BYTES } from "../../../src/spool/segment.ts";
-import { createSpool, makeSpoolDisk, readSpool, SPOOL_KEY } from "../../support/spool-disk.ts";
+import {
+  createSpool,
+  makeSpoolDisk,
+  readSpool,
+  SPOOL_KEY,
+} from "../../support/daemon/spool-disk.ts";
 
 const LIMITS = { fileBytes: 64, headBytes: 200, tailBytes: 10_000 };
 const DEAD_OWNER = "00000000000000aa";

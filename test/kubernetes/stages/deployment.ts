@@ -4,7 +4,7 @@ import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, writeFileSync } f
 import { join, resolve } from "node:path";
 import { Sandbox } from "e2b";
 import { z } from "../../../src/common/schema.ts";
-import { readManifests, renderChart } from "../../support/chart.ts";
+import { readManifests, renderChart } from "../../support/cluster/chart.ts";
 import { addLayer, pushImage } from "../cluster/images.ts";
 import { eventually, expectNothing, type World } from "../world.ts";
 import { clientOf } from "./faults.ts";

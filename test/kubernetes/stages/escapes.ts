@@ -5,8 +5,8 @@
 
 import { readFile } from "node:fs/promises";
 import type { Sandbox } from "e2b";
-import { attackCommand, attackFiles, parseOutcomes } from "../../support/attack-range.ts";
-import { REFUSED_CALLS } from "../../support/refused-calls.ts";
+import { attackCommand, attackFiles, parseOutcomes } from "../../support/hostile/attack-range.ts";
+import { REFUSED_CALLS } from "../../support/hostile/refused-calls.ts";
 import type { World } from "../world.ts";
 import { createFrom } from "./images.ts";
 

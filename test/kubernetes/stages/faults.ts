@@ -10,7 +10,7 @@ import { eventually, expectNothing, namesOf, type World } from "../world.ts";
 
 /** Preloaded into a front: does what a plan says. */
 export const STEP_LISTENER = pathToFileURL(
-  resolve(import.meta.dirname, "../../support/step-listener.ts"),
+  resolve(import.meta.dirname, "../../support/faults/step-listener.ts"),
 ).href;
 /** No orphan is left after a minute. */
 const SETTLE_MS = 60_000;

@@ -12,8 +12,8 @@ import {
   toSets,
   VALUES,
   type Manifest,
-} from "../../support/chart.ts";
-import { frontObjects } from "../../support/front-objects.ts";
+} from "../../support/cluster/chart.ts";
+import { frontObjects } from "../../support/cluster/front-objects.ts";
 import type { World } from "../world.ts";
 
 const PLURALS: Readonly<Record<string, string>> = {

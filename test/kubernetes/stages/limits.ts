@@ -14,7 +14,7 @@ import {
   parseOutcomes,
   TABLES,
   type Outcomes,
-} from "../../support/attack-range.ts";
+} from "../../support/hostile/attack-range.ts";
 import { POD_PIDS } from "../cluster/node-config.ts";
 import { eventually, type World } from "../world.ts";
 import { clientOf } from "./faults.ts";

@@ -6,9 +6,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { causeCode } from "../../../src/common/errors.ts";
 import { createAttributes, type Attributes } from "../../../src/envd/attributes.ts";
-import { tellCells } from "../../support/cells.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { createRandom, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);

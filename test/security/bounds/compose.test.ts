@@ -8,8 +8,8 @@ import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { toTarget } from "../../support/daemon-target.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { toTarget } from "../../support/hostile/daemon-target.ts";
 
 const MIB = 1024 * 1024;
 const SIZE_BYTES = 64 * MIB;

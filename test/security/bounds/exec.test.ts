@@ -1,12 +1,12 @@
 /** What a program is started with: taken and handed on whole, or refused with the bound. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
-import { collect } from "../../support/collect.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
+import { collect } from "../../support/daemon/collect.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { textOf } from "../../support/hostile/request-cases.ts";
 import { createRandom, type Random } from "../../support/random.ts";
-import { textOf } from "../../support/request-cases.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_007);

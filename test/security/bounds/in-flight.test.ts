@@ -7,9 +7,9 @@ import { request } from "undici";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { createKey } from "../../../src/sandboxes/keys.ts";
-import { tellCells } from "../../support/cells.ts";
-import { GIVES_BACK, startMeasuredServe } from "../../support/measured-serve.ts";
-import type { MemoryReport } from "../../support/memory-listener.ts";
+import { GIVES_BACK, startMeasuredServe } from "../../support/load/measured-serve.ts";
+import type { MemoryReport } from "../../support/load/memory-listener.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startTestService, type TestService } from "../../support/service.ts";
 

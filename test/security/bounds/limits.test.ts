@@ -5,11 +5,11 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { createGzip } from "node:zlib";
 import { expect, test } from "vitest";
-import { toTarget } from "../../support/daemon-target.ts";
-import { startEchoServer } from "../../support/echo.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
-import { deliver, residentBytes } from "../../support/fuzz.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { toTarget } from "../../support/hostile/daemon-target.ts";
+import { deliver, residentBytes } from "../../support/hostile/fuzz.ts";
+import { startEchoServer } from "../../support/network/echo.ts";
 import { startTestService } from "../../support/service.ts";
 
 const MIB = 1024 * 1024;

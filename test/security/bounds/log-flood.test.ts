@@ -11,15 +11,15 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { followDaemon } from "../../../src/sandboxes/logs/follow-daemon.ts";
 import { startLogBook } from "../../../src/sandboxes/logs/log-book.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { tellCells } from "../../support/cells.ts";
 import { heldBytes } from "../../support/collect-now.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { tellFigures } from "../../support/figures.ts";
-import { serveFloods } from "../../support/flood-server.ts";
-import { startFloodedService } from "../../support/flooded-service.ts";
-import { FLOOD_SHAPES, makeFlood, type LogFlood } from "../../support/log-floods.ts";
-import { measureNeighbour } from "../../support/neighbour.ts";
+import { serveFloods } from "../../support/hostile/flood-server.ts";
+import { startFloodedService } from "../../support/hostile/flooded-service.ts";
+import { FLOOD_SHAPES, makeFlood, type LogFlood } from "../../support/hostile/log-floods.ts";
+import { measureNeighbour } from "../../support/hostile/neighbour.ts";
 import { createRandom, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
+import { tellFigures } from "../../support/run/figures.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 /** Pins of src/sandboxes/logs/log-pace.ts. */

@@ -3,16 +3,16 @@
 import { spawn } from "node:child_process";
 import { resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { BOMBS, type Bomb } from "../../support/bombs.ts";
+import { begin, openRpcSandbox, type RpcSandbox } from "../../support/clients/rpc-sandbox.ts";
 import { endChild } from "../../support/end-child.ts";
-import { tellFigures } from "../../support/figures.ts";
-import { measureNeighbour } from "../../support/neighbour.ts";
+import { BOMBS, type Bomb } from "../../support/hostile/bombs.ts";
+import { measureNeighbour } from "../../support/hostile/neighbour.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
-import { begin, openRpcSandbox, type RpcSandbox } from "../../support/rpc-sandbox.ts";
+import { tellFigures } from "../../support/run/figures.ts";
 import { attackPlaces, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 
-const OUTSIDE_BOMB = resolve(import.meta.dirname, "../../support/outside-bomb.ts");
+const OUTSIDE_BOMB = resolve(import.meta.dirname, "../../support/hostile/outside-bomb.ts");
 const FLAGS = ["--pool", "0", "--disk-mb", "256", "--memory-mb", "256", "--pids", "256"];
 /** A call that takes longer has been held up by its neighbour, whatever else the machine does. */
 const MAX_CALL_MS = 15_000;

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { CreateOptions } from "../../../src/sandboxes/sandbox.ts";
-import { PLAIN_CREATE } from "../../support/plain-create.ts";
+import { PLAIN_CREATE } from "../../support/control/plain-create.ts";
 import { startTestService } from "../../support/service.ts";
 
 const MIB = 1_048_576;

@@ -3,9 +3,9 @@
 import { userInfo } from "node:os";
 import { expect, test } from "vitest";
 import { Signal } from "../../../src/gen/process/process_pb.ts";
-import { collect, runScript } from "../../support/collect.ts";
-import { startTestDaemon } from "../../support/envd.ts";
-import { begin, byPid, byTag } from "../../support/rpc-sandbox.ts";
+import { begin, byPid, byTag } from "../../support/clients/rpc-sandbox.ts";
+import { collect, runScript } from "../../support/daemon/collect.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
 
 /** A world of its own for processes: only there can the next pid be chosen. */
 const OWN_PIDS = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] as const;

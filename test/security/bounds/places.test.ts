@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createTeamQuota } from "../../../src/sandboxes/team-quota.ts";
-import { tellCells } from "../../support/cells.ts";
-import { PlacesWorld } from "../../support/places-world.ts";
+import { PlacesWorld } from "../../support/hostile/places-world.ts";
 import { createRandom } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const SEQUENCES = 600;
 const STEPS = 80;

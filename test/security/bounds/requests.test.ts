@@ -10,10 +10,10 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { createKey } from "../../../src/sandboxes/keys.ts";
 import { sandboxSchema, type SandboxBody } from "../../../src/wire/control.ts";
-import { tellCells } from "../../support/cells.ts";
+import { createCase, type Door, type RequestCase } from "../../support/hostile/request-cases.ts";
 import { createRandom } from "../../support/random.ts";
 import { envelope, readEnvelopes } from "../../support/raw-call.ts";
-import { createCase, type Door, type RequestCase } from "../../support/request-cases.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startTestService, type Reply, type TestService } from "../../support/service.ts";
 

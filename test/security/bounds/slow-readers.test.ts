@@ -3,9 +3,9 @@
 import { once } from "node:events";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { joinWithoutReading, measureSlowReaders } from "../../support/hostile/slow-readers.ts";
 import { readEnvelopes } from "../../support/raw-call.ts";
-import { joinWithoutReading, measureSlowReaders } from "../../support/slow-readers.ts";
 
 const MIB = 1024 * 1024;
 const MAX_ADDED_MS = 50;

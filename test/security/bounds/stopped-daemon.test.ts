@@ -8,12 +8,12 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sandboxSchema } from "../../../src/wire/control.ts";
-import { startRange, type AttackRange } from "../../support/attack-range.ts";
-import { tellCells } from "../../support/cells.ts";
 import { takeCensus } from "../../support/census.ts";
+import { startRange, type AttackRange } from "../../support/hostile/attack-range.ts";
 import { startProgram } from "../../support/program.ts";
 import { createRandom, type Random } from "../../support/random.ts";
 import { envelope } from "../../support/raw-call.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { attackPlaces, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 

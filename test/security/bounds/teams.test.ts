@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { z } from "../../../src/common/schema.ts";
 import { createKey } from "../../../src/sandboxes/keys.ts";
-import { tellCells } from "../../support/cells.ts";
-import { createLayerEngine } from "../../support/layer-engine.ts";
+import { createLayerEngine } from "../../support/engine/layer-engine.ts";
 import { createRandom, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startTestService, type Reply, type TestService } from "../../support/service.ts";
 

@@ -5,10 +5,10 @@ import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { runStorm } from "../../support/burst.ts";
-import { tellCells } from "../../support/cells.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { Playback } from "../../support/playback.ts";
+import { runStorm } from "../../support/daemon/burst.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { Playback } from "../../support/daemon/playback.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const run = promisify(execFile);

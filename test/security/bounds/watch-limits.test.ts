@@ -3,9 +3,9 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startTestDaemon } from "../../support/envd.ts";
-import { faultOf } from "../../support/fault-of.ts";
-import { mountFuse, whyNoFuse } from "../../support/fuse.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { faultOf } from "../../support/daemon/fault-of.ts";
+import { mountFuse, whyNoFuse } from "../../support/faults/fuse.ts";
 
 const EXHAUSTED = "the system's limit of inotify watches is reached";
 /** A user who may have four watches of the kernel. */

@@ -5,7 +5,7 @@
  */
 
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
-import { startRange, type AttackRange } from "../../support/attack-range.ts";
+import { startRange, type AttackRange } from "../../support/hostile/attack-range.ts";
 import { attackPlaces } from "../../support/runtimes.ts";
 import { describeKernel, describeKernelControl } from "./kernel.ts";
 import { describeMounts, describeMountsControl } from "./mounts.ts";

@@ -3,18 +3,18 @@
 import { expect, test } from "vitest";
 import type { Container } from "../../../src/engine/engine.ts";
 import { createSeccompProfile } from "../../../src/engine/oci/seccomp.ts";
-import { attackLayers } from "../../support/attack-layer.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { attackLayers } from "../../support/hostile/attack-layer.ts";
 import {
   attackCommand,
   parseOutcomes,
   type AttackRange,
   type Outcomes,
-} from "../../support/attack-range.ts";
-import { REFUSED_CALLS } from "../../support/refused-calls.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+} from "../../support/hostile/attack-range.ts";
+import { REFUSED_CALLS } from "../../support/hostile/refused-calls.ts";
+import { attackUnconfined } from "../../support/hostile/unconfined.ts";
+import { startWeakHost } from "../../support/hostile/weak-runtime.ts";
 import { hasOwnKernel } from "../../support/runtimes.ts";
-import { attackUnconfined } from "../../support/unconfined.ts";
-import { startWeakHost } from "../../support/weak-runtime.ts";
 import { describeOwnNamespaces, expectOutcomes } from "./own-kernel.ts";
 
 const USERS = ["root", "user"];

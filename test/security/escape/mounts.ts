@@ -1,8 +1,8 @@
 /** E08 to E14: mounts, roots, handles, devices and the kernel's own files. */
 
 import { expect, test } from "vitest";
-import { makeCanary, type AttackRange } from "../../support/attack-range.ts";
-import { attackUnconfined } from "../../support/unconfined.ts";
+import { makeCanary, type AttackRange } from "../../support/hostile/attack-range.ts";
+import { attackUnconfined } from "../../support/hostile/unconfined.ts";
 import { expectOutcomes } from "./own-kernel.ts";
 
 const USERS = ["root", "user"];

@@ -8,9 +8,9 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import type { AttackRange } from "../../support/attack-range.ts";
+import type { AttackRange } from "../../support/hostile/attack-range.ts";
+import { attackUnconfined } from "../../support/hostile/unconfined.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-import { attackUnconfined } from "../../support/unconfined.ts";
 
 const run = promisify(execFile);
 const USERS = ["root", "user"];

@@ -5,8 +5,8 @@
  */
 
 import { expect, test } from "vitest";
-import type { AttackRange, Outcomes } from "../../support/attack-range.ts";
-import { kernelLog } from "../../support/kernel-log.ts";
+import { kernelLog } from "../../support/engine/kernel-log.ts";
+import type { AttackRange, Outcomes } from "../../support/hostile/attack-range.ts";
 
 const REFUSALS = new Set(
   [

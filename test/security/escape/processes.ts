@@ -6,9 +6,9 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
-import { makeCanary, type AttackRange } from "../../support/attack-range.ts";
+import { makeCanary, type AttackRange } from "../../support/hostile/attack-range.ts";
+import { attackUnconfined } from "../../support/hostile/unconfined.ts";
 import { runtimePath } from "../../support/runtimes.ts";
-import { attackUnconfined } from "../../support/unconfined.ts";
 import { expectOutcomes } from "./own-kernel.ts";
 
 const USERS = ["root", "user"];

@@ -5,19 +5,19 @@ import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Container } from "../../../src/engine/engine.ts";
-import { attackLayers, type AttackLayers } from "../../support/attack-layer.ts";
+import { openLimits } from "../../support/engine/container-limits.ts";
+import { startOciHost, type OciHost } from "../../support/engine/oci-host.ts";
+import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
+import { attackLayers, type AttackLayers } from "../../support/hostile/attack-layer.ts";
 import {
   attackCommand,
   checkAlive,
   parseOutcomes,
   TABLES,
   type Outcomes,
-} from "../../support/attack-range.ts";
-import { openLimits } from "../../support/container-limits.ts";
-import { startOciHost, type OciHost } from "../../support/oci-host.ts";
-import { initDaemon, runInside } from "../../support/run-inside.ts";
+} from "../../support/hostile/attack-range.ts";
+import { startWeakHost } from "../../support/hostile/weak-runtime.ts";
 import { attackedRuntimes, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
-import { startWeakHost } from "../../support/weak-runtime.ts";
 
 const SHARED_LIMITS = { memoryMb: 128, diskMb: 64, pids: 128 };
 /** What a kernel of its own holds of its processes counts too. */

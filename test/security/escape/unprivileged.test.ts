@@ -9,7 +9,7 @@ import { connect, createServer, type NetConnectOpts, type Server } from "node:ne
 import { networkInterfaces } from "node:os";
 import { Sandbox } from "e2b";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { startRange, type AttackRange, type Outcomes } from "../../support/attack-range.ts";
+import { startRange, type AttackRange, type Outcomes } from "../../support/hostile/attack-range.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { answered, attack, inside, type Attempt } from "../network/ground.ts";
 

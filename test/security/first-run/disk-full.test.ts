@@ -7,11 +7,11 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
-import { tellCells } from "../../support/cells.ts";
-import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
+import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
+import { openSmallDisk, type SmallDisk } from "../../support/faults/small-disk.ts";
 import { createRandom, printedSeed, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
-import { openSmallDisk, type SmallDisk } from "../../support/small-disk.ts";
 
 const SEED = printedSeed("first run on a full disk");
 const CASES = IS_WHOLE_RUN ? 16 : 2;

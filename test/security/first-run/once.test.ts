@@ -16,8 +16,8 @@ import {
   removeDeadDrafts,
   removeDrafts,
 } from "../../../src/engine/host/drafts.ts";
-import { tellCells } from "../../support/cells.ts";
 import { createRandom, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -3,10 +3,10 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { toTarget } from "../../support/daemon-target.ts";
-import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
-import { fuzz, split, type FuzzInput } from "../../support/fuzz.ts";
-import { hostileJson, hostilePath } from "../../support/hostile.ts";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+import { toTarget } from "../../support/hostile/daemon-target.ts";
+import { fuzz, split, type FuzzInput } from "../../support/hostile/fuzz.ts";
+import { hostileJson, hostilePath } from "../../support/hostile/hostile.ts";
 import { mutate, type Random } from "../../support/random.ts";
 import { envelope } from "../../support/raw-call.ts";
 

@@ -1,10 +1,10 @@
 /** Inputs that a server once did not stand; each was found by chance or by reading. */
 
 import { expect, test } from "vitest";
-import { toTarget } from "../../support/daemon-target.ts";
-import { startTestDaemon } from "../../support/envd.ts";
-import { mainThreadMs, residentBytes } from "../../support/fuzz.ts";
-import { startHostileServer } from "../../support/hostile-server.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { toTarget } from "../../support/hostile/daemon-target.ts";
+import { mainThreadMs, residentBytes } from "../../support/hostile/fuzz.ts";
+import { startHostileServer } from "../../support/hostile/hostile-server.ts";
 import { envelope, readEnvelopes } from "../../support/raw-call.ts";
 import { startTestService } from "../../support/service.ts";
 

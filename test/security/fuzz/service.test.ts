@@ -6,10 +6,16 @@ import { expect, test } from "vitest";
 import { createRpcTransport } from "../../../src/client/rpc.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { Process } from "../../../src/gen/process/process_pb.ts";
-import { collect } from "../../support/collect.ts";
-import { deliver, fuzz, split, type FuzzInput, type FuzzTarget } from "../../support/fuzz.ts";
-import { startHostileServer } from "../../support/hostile-server.ts";
-import { hostileJson } from "../../support/hostile.ts";
+import { collect } from "../../support/daemon/collect.ts";
+import {
+  deliver,
+  fuzz,
+  split,
+  type FuzzInput,
+  type FuzzTarget,
+} from "../../support/hostile/fuzz.ts";
+import { startHostileServer } from "../../support/hostile/hostile-server.ts";
+import { hostileJson } from "../../support/hostile/hostile.ts";
 import { mutate, type Random } from "../../support/random.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { startTestService, type TestService } from "../../support/service.ts";

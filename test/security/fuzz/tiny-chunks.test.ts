@@ -3,9 +3,9 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { toTarget } from "../../support/daemon-target.ts";
-import { startTestDaemon } from "../../support/envd.ts";
-import { mainThreadMs, residentBytes } from "../../support/fuzz.ts";
+import { startTestDaemon } from "../../support/daemon/envd.ts";
+import { toTarget } from "../../support/hostile/daemon-target.ts";
+import { mainThreadMs, residentBytes } from "../../support/hostile/fuzz.ts";
 import { envelope } from "../../support/raw-call.ts";
 
 const MIB = 1024 * 1024;

@@ -15,9 +15,15 @@ import {
   writeLayout,
   type LayoutOptions,
   type WrittenImage,
-} from "../../support/oci-layout.ts";
+} from "../../support/images/oci-layout.ts";
+import {
+  gnuLongName,
+  paxEntry,
+  tar,
+  tarEntry,
+  tarHeader,
+} from "../../support/images/tar-writer.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { gnuLongName, paxEntry, tar, tarEntry, tarHeader } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const MEBIBYTE = 1024 * 1024;

@@ -14,9 +14,13 @@ import { createSystemClock } from "../../../src/common/clock.ts";
 import { z } from "../../../src/common/schema.ts";
 import { createKey } from "../../../src/sandboxes/keys.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { HARMLESS, HOSTILE_COPIES, type HostileCopy } from "../../support/hostile-copies.ts";
+import {
+  HARMLESS,
+  HOSTILE_COPIES,
+  type HostileCopy,
+} from "../../support/hostile/hostile-copies.ts";
+import { tar } from "../../support/images/tar-writer.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
-import { tar } from "../../support/tar-writer.ts";
 
 const LIMIT_MS = 180_000;
 const POLL_MS = 200;

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { causeCode, SandboxError } from "../../../src/common/errors.ts";
 import { unpackImage } from "../../../src/images/unpack.ts";
-import { HOSTILE_IMAGES, type HostileImage } from "../../support/hostile-images.ts";
-import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
+import { HOSTILE_IMAGES, type HostileImage } from "../../support/hostile/hostile-images.ts";
+import { shellLayer, writeLayout } from "../../support/images/oci-layout.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -18,10 +18,10 @@ import {
   type FakeRegistry,
   type ImageParts,
   type Reply,
-} from "../../support/hostile-registry.ts";
-import { digestOf } from "../../support/oci-layout.ts";
+} from "../../support/hostile/hostile-registry.ts";
+import { digestOf } from "../../support/images/oci-layout.ts";
+import { pullImage } from "../../support/images/pull-image.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { pullImage } from "../../support/pull-image.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
 
 const LIMIT_MS = 90_000;

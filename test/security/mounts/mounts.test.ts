@@ -14,16 +14,17 @@ import { z } from "../../../src/common/schema.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { cleanBindPath } from "../../../src/engine/storage/bind-paths.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { tellCells } from "../../support/cells.ts";
 import {
   hostileLinks,
   LINKED_FOLDER,
   mountCase,
   MOVED_FOLDER,
   ORDINARY,
-} from "../../support/mount-cases.ts";
+} from "../../support/hostile/mount-cases.ts";
+import { startWeakHost } from "../../support/hostile/weak-runtime.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
 import { chooseSeed, createRandom } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import {
   attackedRuntimes,
   attackPlaces,
@@ -31,7 +32,6 @@ import {
   IS_WHOLE_RUN,
 } from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
-import { startWeakHost } from "../../support/weak-runtime.ts";
 
 const run = promisify(execFile);
 

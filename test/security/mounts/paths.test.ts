@@ -10,9 +10,9 @@ import {
   findPathFault,
 } from "../../../src/engine/storage/bind-paths.ts";
 import { baseLayers } from "../../support/base-layer.ts";
-import { tellCells } from "../../support/cells.ts";
-import { FORBIDDEN, mountCase, ORDINARY } from "../../support/mount-cases.ts";
+import { FORBIDDEN, mountCase, ORDINARY } from "../../support/hostile/mount-cases.ts";
 import { chooseSeed, createRandom } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const DEPTH = 3;
 const GENERATED = 20_000;

@@ -1,7 +1,7 @@
 /** Ways out of a sandbox that must lead nowhere, whatever its rules say. */
 
 import { describe, expect, test } from "vitest";
-import { LAB } from "../../support/lab.ts";
+import { LAB } from "../../support/network/lab.ts";
 import {
   addressOf,
   ALL,

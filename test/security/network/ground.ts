@@ -5,12 +5,12 @@ import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Sandbox, type SandboxOpts } from "e2b";
-import { LAB, startLab, type Lab } from "../../support/lab.ts";
+import { LAB, startLab, type Lab } from "../../support/network/lab.ts";
+import { placeUser } from "../../support/network/placed-user.ts";
+import { startSocketRelay } from "../../support/network/socket-relay.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../../support/ordinary-user.ts";
-import { placeUser } from "../../support/placed-user.ts";
 import { hasOwnKernel } from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
-import { startSocketRelay } from "../../support/socket-relay.ts";
 
 const ROUTERS = "/run/sandbox-mcp/routers";
 const ATTACK = join(import.meta.dirname, "attack.py");

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { causeCode } from "../../../src/common/errors.ts";
-import { tellCells } from "../../support/cells.ts";
-import { LAB } from "../../support/lab.ts";
-import { listenersAround } from "../../support/listeners.ts";
+import { LAB } from "../../support/network/lab.ts";
+import { listenersAround } from "../../support/network/listeners.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   ALL,

@@ -1,7 +1,7 @@
 /** What becomes of a connection that is open when the rules change. */
 
 import { describe, expect, test } from "vitest";
-import { LAB } from "../../support/lab.ts";
+import { LAB } from "../../support/network/lab.ts";
 import { inside, type Field } from "./ground.ts";
 
 const OPENED = `

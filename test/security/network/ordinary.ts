@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { Sandbox } from "e2b";
 import { describe, expect, test } from "vitest";
-import { LAB } from "../../support/lab.ts";
+import { LAB } from "../../support/network/lab.ts";
 import {
   ALL,
   answered,

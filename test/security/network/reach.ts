@@ -6,8 +6,8 @@ import { Sandbox } from "e2b";
 import { describe, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
 import { openTestHome } from "../../support/home.ts";
-import { LAB } from "../../support/lab.ts";
-import { startMcpClient } from "../../support/mcp-client.ts";
+import { startMcpClient } from "../../support/mcp/mcp-client.ts";
+import { LAB } from "../../support/network/lab.ts";
 import { PROGRAM, startProgram } from "../../support/program.ts";
 import { startServe } from "../../support/serve.ts";
 import {

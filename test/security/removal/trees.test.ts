@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { removeTree } from "../../../src/common/remove-tree.ts";
-import { tellCells } from "../../support/cells.ts";
 import { endChild } from "../../support/end-child.ts";
-import { makeDeepTree, makeHostileTrees } from "../../support/hostile-trees.ts";
+import { makeDeepTree, makeHostileTrees } from "../../support/hostile/hostile-trees.ts";
 import { chooseSeed } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -6,9 +6,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { Sandbox, Volume } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
 import { createRandom, printedSeed, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startServe } from "../../support/serve.ts";
 import { startAgent, WAYS, type Agent, type Way } from "./agent.ts";

@@ -6,8 +6,8 @@
 
 import { Sandbox, Volume, type CommandHandle, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { attackPlaces, hasOwnKernel } from "../../support/runtimes.ts";
 import { startServe } from "../../support/serve.ts";
 import { isKnown, listPaths } from "./paths.ts";

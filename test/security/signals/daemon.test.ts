@@ -7,10 +7,7 @@ import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startRange, type AttackRange } from "../../support/attack-range.ts";
-import { tellCells } from "../../support/cells.ts";
-import { createRandom } from "../../support/random.ts";
-import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import { startRange, type AttackRange } from "../../support/hostile/attack-range.ts";
 import {
   chooseSignals,
   daemonsIn,
@@ -18,7 +15,10 @@ import {
   openSignalTarget,
   SIGNALS,
   type SignalTarget,
-} from "../../support/signal-target.ts";
+} from "../../support/hostile/signal-target.ts";
+import { createRandom } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
+import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
 const { SIGUSR1, SIGSEGV, SIGKILL, SIGCONT } = constants.signals;

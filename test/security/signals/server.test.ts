@@ -6,12 +6,12 @@ import { readdir } from "node:fs/promises";
 import { constants } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { tellCells } from "../../support/cells.ts";
 import { openTestHome } from "../../support/home.ts";
-import { listenersOf } from "../../support/listeners.ts";
+import { openRawStdio, type RawStdio } from "../../support/mcp/raw-stdio.ts";
+import { listenersOf } from "../../support/network/listeners.ts";
 import { OFFLINE, PROGRAM } from "../../support/program.ts";
 import { createRandom, type Random } from "../../support/random.ts";
-import { openRawStdio, type RawStdio } from "../../support/raw-stdio.ts";
+import { tellCells } from "../../support/run/cells.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -8,17 +8,17 @@ import { constants } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { causeCode } from "../../../src/common/errors.ts";
-import { startRange, type AttackRange } from "../../support/attack-range.ts";
-import { tellCells } from "../../support/cells.ts";
-import { createRandom, printedSeed, type Random } from "../../support/random.ts";
-import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import { startRange, type AttackRange } from "../../support/hostile/attack-range.ts";
 import {
   chooseSignals,
   daemonsIn,
   FIND_DAEMON,
   openSignalTarget,
   type SignalTarget,
-} from "../../support/signal-target.ts";
+} from "../../support/hostile/signal-target.ts";
+import { createRandom, printedSeed, type Random } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
+import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 /** Of each state in an ordinary run; a whole one takes them as the tests of a running daemon do. */
 const CASES_OF_ORDINARY = 3;

@@ -1,8 +1,8 @@
 /** What a host can do with the server, whatever client library and protocol era it has. */
 
+import type { ToolReply } from "../mcp/tool-reply.ts";
 import { OFFLINE, PROGRAM } from "../program.ts";
 import type { TestServe } from "../serve.ts";
-import type { ToolReply } from "../tool-reply.ts";
 
 export interface HostCall {
   readonly onProgress?: (progress: { progress: number; message?: string | undefined }) => void;

@@ -1,6 +1,6 @@
 /** A host on a client library: what the releases of it have in common, and where they differ. */
 
-import { toReply } from "../tool-reply.ts";
+import { toReply } from "../mcp/tool-reply.ts";
 import { LOG_TEMPLATE, textOf, type Host } from "./host.ts";
 
 interface Address {

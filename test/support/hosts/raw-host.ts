@@ -4,8 +4,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { z } from "../../../src/common/schema.ts";
+import { toReply } from "../mcp/tool-reply.ts";
 import type { TestServe } from "../serve.ts";
-import { toReply } from "../tool-reply.ts";
 import { LOG_TEMPLATE, stdioCommand, textOf, type Host, type HostKind } from "./host.ts";
 
 type Era = "legacy" | "modern";

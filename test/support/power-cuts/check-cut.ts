@@ -15,8 +15,8 @@ import { openSecrets } from "../../../src/sandboxes/secrets.ts";
 import { startVolumeDisks, VOLUME_OWNER_ID } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { finishVolumes, hasDisk } from "../../../src/sandboxes/volumes/volumes.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { createBareEngine } from "../bare-engine.ts";
-import type { FaultHome } from "../fault-home.ts";
+import { createBareEngine } from "../engine/bare-engine.ts";
+import type { FaultHome } from "../faults/fault-home.ts";
 import { findHalves, readBuild, readValue, type OpenedHome } from "./home-values.ts";
 import type { Ledger } from "./ledger.ts";
 

@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { detachCopies } from "../../../src/engine/storage/mount-point.ts";
 import { baseLayers } from "../base-layer.ts";
-import { openCloningDisk } from "../cloning-disk.ts";
+import { openCloningDisk } from "../faults/cloning-disk.ts";
 import type { TestHome } from "../home.ts";
 import { openReplay, type Cut, type Replay } from "./replay.ts";
 import type { LogPaths } from "./write-log.ts";

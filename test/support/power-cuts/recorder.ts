@@ -5,7 +5,7 @@
  */
 
 import { statSync } from "node:fs";
-import { answerEmpty, ENOENT, mountFuse, OPCODE, words, type FuseRequest } from "../fuse.ts";
+import { answerEmpty, ENOENT, mountFuse, OPCODE, words, type FuseRequest } from "../faults/fuse.ts";
 import { logPathsSchema, openWriteLog } from "./write-log.ts";
 
 const DISK_NAME = "disk";

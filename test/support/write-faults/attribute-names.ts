@@ -1,7 +1,7 @@
 /** Extended attributes of files, which are only remembered. */
 
 import { constants } from "node:os";
-import { OPCODE, words, type FuseRequest } from "../fuse.ts";
+import { OPCODE, words, type FuseRequest } from "../faults/fuse.ts";
 
 const { ENODATA, ERANGE, EEXIST } = constants.errno;
 /** Set only where there is none, or one. */

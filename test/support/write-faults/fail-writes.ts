@@ -1,8 +1,8 @@
 /** Runs operations with faults of single writes, many or some, and tells how calls were answered. */
 
 import { expect, type TestContext } from "vitest";
-import { tellCells } from "../cells.ts";
-import { faultRun } from "../fault-run.ts";
+import { faultRun } from "../faults/fault-run.ts";
+import { tellCells } from "../run/cells.ts";
 import type { FaultPlan, Writes } from "./faults.ts";
 import type { WriteOperation } from "./operations.ts";
 import { openWriteStage, plansOf, type WriteStage } from "./write-stage.ts";

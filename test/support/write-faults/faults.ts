@@ -4,7 +4,7 @@ import { existsSync, readFileSync, readlinkSync } from "node:fs";
 import { constants } from "node:os";
 import { basename } from "node:path";
 import { z } from "../../../src/common/schema.ts";
-import { OPCODE, type FuseAnswer, type FuseRequest } from "../fuse.ts";
+import { OPCODE, type FuseAnswer, type FuseRequest } from "../faults/fuse.ts";
 import { nameAt, type PassThrough } from "./pass-through.ts";
 
 export const FAULT_KINDS = ["ENOSPC", "EIO", "short write"] as const;

@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { z } from "../../../src/common/schema.ts";
 import { baseLayers } from "../base-layer.ts";
-import { whyNoFuse } from "../fuse.ts";
+import { whyNoFuse } from "../faults/fuse.ts";
 import type { TestHome } from "../home.ts";
 import { writesSchema, type FaultPlan, type Writes } from "./faults.ts";
 import type { Order } from "./server.ts";

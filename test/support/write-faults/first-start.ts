@@ -2,8 +2,8 @@
 
 import { errorText } from "../../../src/common/errors.ts";
 import { leftOver, takeCensus } from "../census.ts";
-import { make, openFaultHome } from "../fault-home.ts";
-import { NO_POOL } from "../fault-stage.ts";
+import { make, openFaultHome } from "../faults/fault-home.ts";
+import { NO_POOL } from "../faults/fault-stage.ts";
 import type { FaultPlan, Writes } from "./faults.ts";
 import { openFaultyHome, type FaultyHome } from "./faulty-home.ts";
 

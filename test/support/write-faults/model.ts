@@ -2,10 +2,10 @@
 
 import { createHash } from "node:crypto";
 import { z } from "../../../src/common/schema.ts";
-import { KEPT } from "../fault-cases.ts";
-import { listAll, type FaultHome } from "../fault-home.ts";
+import { KEPT } from "../faults/fault-cases.ts";
+import { listAll, type FaultHome } from "../faults/fault-home.ts";
+import { askVolume, type VolumeAccess } from "../faults/volume-access.ts";
 import { startProgram } from "../program.ts";
-import { askVolume, type VolumeAccess } from "../volume-access.ts";
 
 /** What is not there. */
 export const GONE = "gone";

@@ -2,10 +2,10 @@
 
 import { randomBytes } from "node:crypto";
 import { z } from "../../../src/common/schema.ts";
-import { KEPT, POOLED } from "../fault-cases.ts";
-import { make, type Answer, type FaultHome } from "../fault-home.ts";
+import { KEPT, POOLED } from "../faults/fault-cases.ts";
+import { make, type Answer, type FaultHome } from "../faults/fault-home.ts";
+import { volumeSchema, type VolumeAccess } from "../faults/volume-access.ts";
 import { startProgram } from "../program.ts";
-import { volumeSchema, type VolumeAccess } from "../volume-access.ts";
 import { GONE, hashOf, note, type Effect, type Model, type World } from "./model.ts";
 import { runOutput } from "./process-output.ts";
 

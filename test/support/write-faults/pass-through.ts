@@ -29,7 +29,7 @@ import {
 } from "node:fs";
 import { constants as system } from "node:os";
 import { join } from "node:path";
-import { answerEmpty, OPCODE, words, type FuseAnswer, type FuseRequest } from "../fuse.ts";
+import { answerEmpty, OPCODE, words, type FuseAnswer, type FuseRequest } from "../faults/fuse.ts";
 import { createAttributeNames } from "./attribute-names.ts";
 import {
   attributesReply,

@@ -3,7 +3,7 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { z } from "../../../src/common/schema.ts";
-import type { Answer, FaultHome } from "../fault-home.ts";
+import type { Answer, FaultHome } from "../faults/fault-home.ts";
 
 /** More than memory keeps of the beginning. */
 const LINES = 60_000;

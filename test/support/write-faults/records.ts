@@ -1,7 +1,7 @@
 /** What a file system that a program serves tells the kernel of files and folders, in its records. */
 
 import type { BigIntStats } from "node:fs";
-import { words } from "../fuse.ts";
+import { words } from "../faults/fuse.ts";
 
 /** Nothing changes but through the kernel that is told it. */
 const LONG_SECONDS = 3_600n;

@@ -7,7 +7,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { z } from "../../../src/common/schema.ts";
-import { mountFuse, type FuseMount } from "../fuse.ts";
+import { mountFuse, type FuseMount } from "../faults/fuse.ts";
 import { createFaults, planSchema, type Faults } from "./faults.ts";
 import { createPassThrough } from "./pass-through.ts";
 

@@ -2,8 +2,8 @@
 
 import { dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { listAll } from "../fault-home.ts";
-import { openFaultStage, type FaultStage } from "../fault-stage.ts";
+import { listAll } from "../faults/fault-home.ts";
+import { openFaultStage, type FaultStage } from "../faults/fault-stage.ts";
 import { FAULT_KINDS, type FaultPlan, type Writes } from "./faults.ts";
 import { openFaultyHome, type FaultyHome } from "./faulty-home.ts";
 import {

@@ -8,7 +8,7 @@ import type { StoredSandbox } from "../../../src/cluster/records.ts";
 import { changeSnapshot, snapshotName } from "../../../src/cluster/snapshots/records.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { RECORD_FACTS } from "../../support/pod-record.ts";
+import { RECORD_FACTS } from "../../support/cluster/pod-record.ts";
 
 const SNAPSHOT = {
   buildId: "build",

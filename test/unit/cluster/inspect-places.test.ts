@@ -8,7 +8,7 @@ import { createPodInspector } from "../../../src/cluster/pods/inspect-pod.ts";
 import { isKnown, storedSchema, type KnownSandbox } from "../../../src/cluster/records.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { RECORD_FACTS } from "../../support/pod-record.ts";
+import { RECORD_FACTS } from "../../support/cluster/pod-record.ts";
 
 const COUNT = 40;
 

@@ -10,7 +10,7 @@ import { RIGHTS } from "../../../src/cluster/probe/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { BLOCKED_NETWORKS } from "../../../src/engine/network/egress.ts";
 import { POD_PORT } from "../../../src/wire/pod-listener.ts";
-import { plainManifests, rightsOf } from "../../support/chart.ts";
+import { plainManifests, rightsOf } from "../../support/cluster/chart.ts";
 
 const DEPLOY = resolve(import.meta.dirname, "../../../deploy");
 const text = readFileSync(join(DEPLOY, "kubernetes/sandbox-mcp.yaml"), "utf8");

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { planMerge } from "../../../src/cluster/snapshots/merge-layers.ts";
-import { applyLayer, toStream } from "../../support/pod-images.ts";
-import { tar, type TarItem } from "../../support/tar-writer.ts";
+import { applyLayer, toStream } from "../../support/cluster/pod-images.ts";
+import { tar, type TarItem } from "../../support/images/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const BOUNDS = { maxBytes: 1024 * 1024, maxEntries: 1_000, maxPathBytes: 10_000 };

@@ -10,7 +10,7 @@ import type { StoredSandbox } from "../../../src/cluster/records.ts";
 import { deriveSecrets } from "../../../src/cluster/seed.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { z } from "../../../src/common/schema.ts";
-import { RECORD_FACTS } from "../../support/pod-record.ts";
+import { RECORD_FACTS } from "../../support/cluster/pod-record.ts";
 
 const FOLLOWED = { filled: Promise.resolve(), [Symbol.asyncDispose]: async () => undefined };
 const bodySchema = z.object({ metadata: z.object({ name: z.string() }) });

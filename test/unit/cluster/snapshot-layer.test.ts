@@ -5,7 +5,13 @@ import { expect, test } from "vitest";
 import { readReport, writeLayer } from "../../../src/cluster/snapshots/layer.ts";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
 import { readTar } from "../../../src/images/tar.ts";
-import { gnuLongName, tar, tarEntry, tarHeader, type TarItem } from "../../support/tar-writer.ts";
+import {
+  gnuLongName,
+  tar,
+  tarEntry,
+  tarHeader,
+  type TarItem,
+} from "../../support/images/tar-writer.ts";
 
 const BOUNDS = { maxBytes: 64 * 1024, maxEntries: 20, maxPathBytes: 200 };
 const folder = (path: string): TarItem => ({ path: `${path}/`, type: "5", mode: 0o755 });

@@ -17,7 +17,7 @@ import {
 } from "../../../src/cluster/records.ts";
 import { snapshotName, storedSnapshotSchema } from "../../../src/cluster/snapshots/records.ts";
 import { claimName, storedVolumeSchema } from "../../../src/cluster/volumes/records.ts";
-import { RECORD_FACTS } from "../../support/pod-record.ts";
+import { RECORD_FACTS } from "../../support/cluster/pod-record.ts";
 
 const named = (name: string) => ({ name, uid: "uid", resourceVersion: "1" });
 

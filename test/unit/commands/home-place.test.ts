@@ -9,7 +9,7 @@ import { openHome } from "../../../src/commands/home/home.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
-import { RUNNING } from "../../support/running-build.ts";
+import { RUNNING } from "../../support/engine/running-build.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OWNER = "serve";

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { probeEngine } from "../../../src/commands/service/engine.ts";
 import type { Engine, IsolationLevel } from "../../../src/engine/engine.ts";
-import { createBareEngine } from "../../support/bare-engine.ts";
+import { createBareEngine } from "../../support/engine/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 
 /** It is usable by its own word, and isolates nothing. */

@@ -15,7 +15,7 @@ import { isRootless } from "../../../src/common/privilege.ts";
 import { readStartTicks } from "../../../src/engine/host/process-stat.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const HOLDER = resolve(import.meta.dirname, "../../support/copy-holder.ts");
+const HOLDER = resolve(import.meta.dirname, "../../support/engine/copy-holder.ts");
 const HASH = "0123456789abcdef";
 
 function refuse(): never {

@@ -6,7 +6,7 @@ import { removeTemplate } from "../../../src/commands/templates/template-records
 import { openStore } from "../../../src/store/sqlite.ts";
 import { DEFAULT_TEAM } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const TEMPLATE = {

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { expect, test } from "vitest";
 import { alternateFamilies, dialFirst } from "../../../src/common/sockets.ts";
 import { dialName, type NameResolver } from "../../../src/egress/resolver.ts";
-import { countSocketsTo, openSilentAddress } from "../../support/silent-address.ts";
+import { countSocketsTo, openSilentAddress } from "../../support/network/silent-address.ts";
 
 const [SILENT, ANSWERING] = ["127.0.0.2", "127.0.0.3"];
 /** Less than what one address may take. */

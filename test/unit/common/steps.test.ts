@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { step, STEPS, type StepMessage } from "../../../src/common/steps.ts";
 import { POD_STEPS } from "../../kubernetes/steps.ts";
-import { BUILD_STEPS } from "../../support/fault-build.ts";
+import { BUILD_STEPS } from "../../support/faults/fault-build.ts";
 import {
   CLONES,
   EXPORT_STEPS,
@@ -19,7 +19,7 @@ import {
   SEAL_STEPS,
   SQUASH,
   STORE_STEPS,
-} from "../../support/fault-cases.ts";
+} from "../../support/faults/fault-cases.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
 

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
 import { ROUTES } from "../../../src/control/routes/index.ts";
 import { CONTENT_ROUTES } from "../../../src/control/volume-content-routes.ts";
-import { documentedQuery } from "../../support/api-document.ts";
+import { documentedQuery } from "../../support/control/api-document.ts";
 
 const numberSchema = z.object({ type: z.literal("integer"), minimum: z.int(), maximum: z.int() });
 const SAMPLES = ["1", "running"];

@@ -8,7 +8,7 @@ import { openContainer } from "../../../src/engine/oci/container.ts";
 import { createOciEngine } from "../../../src/engine/oci/oci.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
 import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
-import { HALTED } from "../../support/halted-record.ts";
+import { HALTED } from "../../support/engine/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OTHER_BOOT = "00000000-0000-4000-8000-000000000000";

@@ -7,7 +7,7 @@ import { SandboxError } from "../../../src/common/errors.ts";
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
 import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
-import { HALTED } from "../../support/halted-record.ts";
+import { HALTED } from "../../support/engine/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a removal that failed is tried again by the next call", async () => {

@@ -7,7 +7,7 @@ import { findRestored } from "../../../src/engine/gvisor/find-restored.ts";
 import { MEMORY_IMAGE, readPlace, sealImage } from "../../../src/engine/gvisor/memory-image.ts";
 import { removeImage } from "../../../src/engine/gvisor/remove-image.ts";
 import { openProcessGroup } from "../../../src/engine/oci/process-group.ts";
-import { HALTED } from "../../support/halted-record.ts";
+import { HALTED } from "../../support/engine/halted-record.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

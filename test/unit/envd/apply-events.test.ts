@@ -8,7 +8,7 @@ import { EventMask, type KernelEvent } from "../../../src/envd/watch/kernel-even
 import { Tree } from "../../../src/envd/watch/tree.ts";
 import { createWatchBudget } from "../../../src/envd/watch/watch-budget.ts";
 import { EventType } from "../../../src/gen/filesystem/filesystem_pb.ts";
-import { Playback } from "../../support/playback.ts";
+import { Playback } from "../../support/daemon/playback.ts";
 
 const ROOT = 1;
 const NAMES = new Map<EventType, string>(

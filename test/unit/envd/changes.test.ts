@@ -24,7 +24,7 @@ import { createBaseline } from "../../../src/envd/changes/baseline.ts";
 import { streamChanges } from "../../../src/envd/changes/stream.ts";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
 import { readTar } from "../../../src/images/tar.ts";
-import { applyLayer } from "../../support/pod-images.ts";
+import { applyLayer } from "../../support/cluster/pod-images.ts";
 import { createRandom, printedSeed, type Random } from "../../support/random.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

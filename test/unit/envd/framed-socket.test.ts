@@ -7,7 +7,7 @@ import type { Duplex } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { unframe } from "../../../src/envd/framed-socket.ts";
-import { countFrames, FROM_HOST, toFrame, toWord } from "../../support/host-frames.ts";
+import { countFrames, FROM_HOST, toFrame, toWord } from "../../support/daemon/host-frames.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 /** What the kernel of a sandbox may hold of a connection, and what data leaves of it to others. */

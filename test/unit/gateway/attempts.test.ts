@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createSignatureAttempts, toNetwork } from "../../../src/gateway/signed-file-url.ts";
-import { tellCells } from "../../support/cells.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
+import { tellCells } from "../../support/run/cells.ts";
 
 const BURST = 60;
 const ADDRESS = "192.0.2.1";

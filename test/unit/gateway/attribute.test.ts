@@ -10,7 +10,7 @@ import {
   findSignedSandbox,
 } from "../../../src/gateway/signed-file-url.ts";
 import type { Endpoint } from "../../../src/sandboxes/run.ts";
-import { closedEndpoint } from "../../support/endpoint.ts";
+import { closedEndpoint } from "../../support/control/endpoint.ts";
 
 /** Pinned by the wire: token, path and user give exactly these signatures. */
 const SECURED = closedEndpoint({ sandboxId: "ia", accessToken: "tok-0123456789abcdef" });

@@ -2,7 +2,7 @@ import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { toClientHeaders, toUpstreamHeaders } from "../../../src/gateway/headers.ts";
-import { closedEndpoint } from "../../support/endpoint.ts";
+import { closedEndpoint } from "../../support/control/endpoint.ts";
 
 const TOKEN = "a".repeat(64);
 

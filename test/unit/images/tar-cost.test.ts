@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../../src/images/tar.ts";
 import { heldBytes } from "../../support/collect-now.ts";
-import { paxEntry, tarEntry, tarHeader } from "../../support/tar-writer.ts";
+import { paxEntry, tarEntry, tarHeader } from "../../support/images/tar-writer.ts";
 
 const CHUNK_BYTES = 256 * 1024;
 const MEBIBYTE = 1024 * 1024;

@@ -3,7 +3,13 @@
 import { expect, test } from "vitest";
 import { createByteReader } from "../../../src/images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../../src/images/tar.ts";
-import { gnuLongName, paxEntry, tar, tarEntry, type TarItem } from "../../support/tar-writer.ts";
+import {
+  gnuLongName,
+  paxEntry,
+  tar,
+  tarEntry,
+  type TarItem,
+} from "../../support/images/tar-writer.ts";
 
 /** The entries with their data, which come in pieces of an odd length. */
 async function read(archive: Buffer): Promise<(TarEntry & { readonly data: string })[]> {

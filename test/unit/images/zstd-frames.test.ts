@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { constants, zstdCompressSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { unpackImage } from "../../../src/images/unpack.ts";
-import { shellLayer, writeLayout } from "../../support/oci-layout.ts";
+import { shellLayer, writeLayout } from "../../support/images/oci-layout.ts";
+import { tar } from "../../support/images/tar-writer.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { tar } from "../../support/tar-writer.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const archive = tar(

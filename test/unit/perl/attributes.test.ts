@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { fields, frame, runPerl } from "../../support/perl-program.ts";
+import { fields, frame, runPerl } from "../../support/daemon/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** A reply without a fault that tells of so many paths, none of which has a name. */

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runPerl } from "../../support/perl-program.ts";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Runs a script of bash there; each socket says its name and sends back what it is sent. */

@@ -13,7 +13,7 @@ import {
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { runPerl } from "../../support/perl-program.ts";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** More than a copier calls little, and some time to copy. */

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { fields, frame, runPerl } from "../../support/perl-program.ts";
+import { fields, frame, runPerl } from "../../support/daemon/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const ID = Buffer.of(0, 0, 0, 5);

@@ -4,7 +4,7 @@
  */
 
 import { expect, test, vi } from "vitest";
-import { startRelayWorld } from "../../support/relay-world.ts";
+import { startRelayWorld } from "../../support/daemon/relay-world.ts";
 
 // The relay waits ten seconds for an answer.
 vi.setConfig({ testTimeout: 40_000 });

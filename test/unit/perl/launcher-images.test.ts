@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { writeFrames } from "../../../src/engine/gvisor/image-frames.ts";
-import { whyNoFuse } from "../../support/fuse.ts";
-import { runPerl } from "../../support/perl-program.ts";
+import { runPerl } from "../../support/daemon/perl-program.ts";
+import { whyNoFuse } from "../../support/faults/fuse.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const CALLER = [process.arch, String(process.pid)];

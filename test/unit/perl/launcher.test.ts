@@ -2,8 +2,8 @@ import { spawnSync } from "node:child_process";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const CALLER = [process.arch, String(process.pid)];

@@ -3,8 +3,8 @@
 import { symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
+import { startRelayWorld } from "../../support/daemon/relay-world.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { startRelayWorld } from "../../support/relay-world.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 // The relay waits ten seconds for an answer.

@@ -9,8 +9,8 @@ import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { expect, test, vi } from "vitest";
 import { unframe } from "../../../src/envd/framed-socket.ts";
-import { FROM_DAEMON, FROM_HOST, toFrame, toWord } from "../../support/host-frames.ts";
-import { startRelayWorld } from "../../support/relay-world.ts";
+import { FROM_DAEMON, FROM_HOST, toFrame, toWord } from "../../support/daemon/host-frames.ts";
+import { startRelayWorld } from "../../support/daemon/relay-world.ts";
 
 // Three programs start for each test.
 vi.setConfig({ testTimeout: 30_000 });

@@ -4,8 +4,8 @@ import { mkdir, open, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const MB = 1024 * 1024;

@@ -1,8 +1,8 @@
 import { copyFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const WITHOUT_TABLE = [

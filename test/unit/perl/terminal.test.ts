@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fields, frame, runPerl } from "../../support/perl-program.ts";
+import { fields, frame, runPerl } from "../../support/daemon/perl-program.ts";
 
 interface Order {
   readonly command: readonly string[];

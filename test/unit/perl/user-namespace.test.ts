@@ -4,8 +4,8 @@ import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { runPerl } from "../../support/daemon/perl-program.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
-import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** The program says with which fault it was started, its mask and its words. */

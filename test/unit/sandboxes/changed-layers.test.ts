@@ -7,7 +7,7 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { tellChangedLayers } from "../../../src/sandboxes/builds/changed-layers.ts";
 import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const BASE = "base-1700000000001-00000000";

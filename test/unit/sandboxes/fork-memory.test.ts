@@ -9,7 +9,7 @@ import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 
 const numbered = (number: number) => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
 const OF_FORKS = numbered(1);

@@ -4,7 +4,7 @@ import { forgetUnfinished, ownersOf } from "../../../src/sandboxes/reclaim/insta
 import { forgetOldSteps } from "../../../src/sandboxes/template-builds/cache.ts";
 import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 
 const LONG_AFTER_MS = 3_600_000;
 

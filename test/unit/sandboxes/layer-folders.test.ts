@@ -11,7 +11,7 @@ import {
 } from "../../../src/sandboxes/builds/layer-folders.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 import { createRandom } from "../../support/random.ts";
 
 const PARENT = "11111111-1111-4111-8111-111111111111";

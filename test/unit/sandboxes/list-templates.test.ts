@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { newTemplate } from "../../../src/sandboxes/templates/new-template.ts";
 import { createTemplates } from "../../../src/sandboxes/templates/templates.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { READY_BUILD } from "../../support/build-record.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 
 test("a list of templates has those with a build, by the newest, and counts the others", () => {
   using store = openStore({ path: ":memory:" });

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { withReadyPrograms } from "../../../src/sandboxes/boot/ready-programs.ts";
-import { newestSdk } from "../../support/sdk.ts";
+import { newestSdk } from "../../support/clients/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const { waitForPort, waitForProcess, waitForURL } = newestSdk;

@@ -3,7 +3,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { openLimits } from "../../support/container-limits.ts";
+import { openLimits } from "../../support/engine/container-limits.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LIMITS = { memory: 1_024, memoryAndSwap: 1_024, cpuQuota: 50_000, pids: 40 };

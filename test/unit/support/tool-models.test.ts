@@ -1,8 +1,8 @@
 /** The models of random calls of tools see what they are for. */
 
 import { expect, test } from "vitest";
-import { ReadOutput } from "../../support/counting-output.ts";
-import { FileModel } from "../../support/file-model.ts";
+import { ReadOutput } from "../../support/faults/counting-output.ts";
+import { FileModel } from "../../support/faults/file-model.ts";
 
 const MARK = "--- [… its stream was broken here …]";
 

@@ -10,9 +10,9 @@ import {
   startApiFaults,
   type ApiFault,
   type ApiFaults,
-} from "../../../support/api-faults.ts";
-import { sendFront } from "../../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
+} from "../../../support/cluster/api-faults.ts";
+import { sendFront } from "../../../support/cluster/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/cluster/snapshot-world.ts";
 
 /** Three minutes become four seconds, half an hour becomes half a minute. */
 const GRACE_SHARE = 0.02;

@@ -2,8 +2,8 @@
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../../support/at-step.ts";
-import { callFront, endSandboxes, sendFront } from "../../../support/pod-front.ts";
-import { startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
+import { callFront, endSandboxes, sendFront } from "../../../support/cluster/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../../support/cluster/snapshot-world.ts";
 
 const LONG = 60_000;
 const SETTLED = { timeout: 40_000, interval: 50 };

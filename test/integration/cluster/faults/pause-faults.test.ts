@@ -4,14 +4,14 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../../support/at-step.ts";
-import { IMAGE_STEPS } from "../../../support/fault-cases.ts";
-import { endSandboxes, sendFront } from "../../../support/pod-front.ts";
+import { endSandboxes, sendFront } from "../../../support/cluster/pod-front.ts";
 import {
   createPaused,
   createWritten,
   startSnapshotWorld,
   type SnapshotWorld,
-} from "../../../support/snapshot-world.ts";
+} from "../../../support/cluster/snapshot-world.ts";
+import { IMAGE_STEPS } from "../../../support/faults/fault-cases.ts";
 
 /** One second of five; every front that is taken for dead here is none of the two that run. */
 const GRACE_SHARE = 0.2;

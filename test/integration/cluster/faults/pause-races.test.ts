@@ -2,13 +2,13 @@
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../../support/at-step.ts";
-import { endSandboxes, sendFront } from "../../../support/pod-front.ts";
+import { endSandboxes, sendFront } from "../../../support/cluster/pod-front.ts";
 import {
   createPaused,
   createWritten,
   startSnapshotWorld,
   type SnapshotWorld,
-} from "../../../support/snapshot-world.ts";
+} from "../../../support/cluster/snapshot-world.ts";
 
 /** Half a minute stands for half an hour. */
 const GRACE_SHARE = 0.02;

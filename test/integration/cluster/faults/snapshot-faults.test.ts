@@ -3,9 +3,13 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../../src/common/steps.ts";
 import { atStep } from "../../../support/at-step.ts";
-import { IMAGE_STEPS } from "../../../support/fault-cases.ts";
-import { POD_KEY, sendFront } from "../../../support/pod-front.ts";
-import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../../support/snapshot-world.ts";
+import { POD_KEY, sendFront } from "../../../support/cluster/pod-front.ts";
+import {
+  BASIC,
+  startSnapshotWorld,
+  type SnapshotWorld,
+} from "../../../support/cluster/snapshot-world.ts";
+import { IMAGE_STEPS } from "../../../support/faults/fault-cases.ts";
 
 /** Two seconds of ten; every front that is taken for dead here is none of the two that run. */
 const GRACE_SHARE = 0.2;

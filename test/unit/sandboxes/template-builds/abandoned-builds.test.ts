@@ -7,7 +7,7 @@ import {
 } from "../../../../src/sandboxes/template-builds/abandoned-builds.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
-import { RUNNING } from "../../../support/running-build.ts";
+import { RUNNING } from "../../../support/engine/running-build.ts";
 
 const DAY_MS = 24 * 3_600_000;
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { COPY_SCRIPT } from "../../../../src/sandboxes/template-builds/scripts.ts";
-import { tar, type TarItem } from "../../../support/tar-writer.ts";
+import { tar, type TarItem } from "../../../support/images/tar-writer.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 import { findTestTool } from "../../../support/test-tools.ts";
 

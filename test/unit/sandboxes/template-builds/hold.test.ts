@@ -9,9 +9,9 @@ import { newTemplate } from "../../../../src/sandboxes/templates/new-template.ts
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../../../src/store/store.ts";
-import { READY_BUILD } from "../../../support/build-record.ts";
+import { READY_BUILD } from "../../../support/engine/build-record.ts";
+import { RUNNING } from "../../../support/engine/running-build.ts";
 import { createFakeClock } from "../../../support/fake-clock.ts";
-import { RUNNING } from "../../../support/running-build.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 const STEP: BuildRecord = {

@@ -9,8 +9,8 @@ import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { openDaemonClient } from "../../../../src/client/daemon-client.ts";
 import { runStep } from "../../../../src/sandboxes/template-builds/run-step.ts";
+import { tar } from "../../../support/images/tar-writer.ts";
 import { listenOnLoopback } from "../../../support/loopback.ts";
-import { tar } from "../../../support/tar-writer.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 test.for([

@@ -16,7 +16,7 @@ import { newTemplate } from "../../../../src/sandboxes/templates/new-template.ts
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { Store, TemplateRecord } from "../../../../src/store/store.ts";
-import { READY_BUILD } from "../../../support/build-record.ts";
+import { READY_BUILD } from "../../../support/engine/build-record.ts";
 import { createFakeClock } from "../../../support/fake-clock.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
