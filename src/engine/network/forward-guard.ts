@@ -59,10 +59,9 @@ shift 2
 forward() { for link; do printf %s "$value" > "/proc/sys/net/ipv4/conf/$link/forwarding" || exit; done; }
 [ "$value" = 1 ] || forward "$@"
 nft -f - || exit
-fault=$(printf %s "$records" | ip -force -batch - 2>&1) || case $fault in
-*"not supported"* | *"File exists"* | *"No such file"*) ;;
-*) echo "$fault" >&2; exit 1 ;;
-esac
+faults=$(printf %s "$records" | ip -force -batch - 2>&1) ||
+  ! printf '%s\\n' "\${faults:-ip ended}" | grep -Ev '^Command failed|not supported|File exists|No such file' >&2 ||
+  exit
 forward "$@"`;
 
 export interface GuardChange {

@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { changeGuards } from "../../../src/engine/network/forward-guard.ts";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
 import { endChild } from "../../support/end-child.ts";
 import {
@@ -67,6 +68,21 @@ test("IPv6 is forwarded as before", async () => {
   const after = await isAnswered(way);
   await closeUplink(net.machine, 1);
   expect({ before, after }).toEqual({ before: true, after: true });
+});
+
+test.for([
+  { beside: "one that is missing alone", name: "two", fault: /^none$/ },
+  { beside: "one that no record can name", name: "no/link", fault: /no\/link/ },
+])("a record that another service has set, and $beside", async ({ name, fault }) => {
+  await using net = await openMachine();
+  const guard = async (...names: string[]) => {
+    const guarded = names.map((link) => ({ name: link, isAlone: true }));
+    const seen = { inTable: [], recorded: [] };
+    await changeGuards(net.machine, seen, { guarded, links: [], forwards: true });
+  };
+  await guard("one");
+  const found = await guard("one", name).then(() => "none", String);
+  expect(found).toMatch(fault);
 });
 
 /** Once the link outside forwards no more, a link of a router comes, and the link outside forwards again. */
