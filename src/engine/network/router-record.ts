@@ -23,14 +23,17 @@ const factsSchema = z.object({
   /** File of the namespace that leads outside; null for the one of its maker. */
   outside: z.string().nullable(),
   resolvers: z.array(z.ipv4()),
-  /** Addresses or networks of the outside itself, when the router was made. */
-  hosts: z.array(z.union([z.ipv4(), z.cidrv4()])),
+  /** Addresses of the outside itself, when the router was made. */
+  hosts: z.array(z.ipv4()),
+  /** Whole networks of the outside: an earlier version makes a router anew that has them among its addresses. */
+  networks: z.array(z.cidrv4()).default([]),
   /** False until every part of it is there. */
   isReady: z.boolean(),
 });
 
-type RouterFacts = z.infer<typeof factsSchema>;
+type RouterFacts = Omit<z.infer<typeof factsSchema>, "networks">;
 
+/** Its `hosts` are addresses or networks. */
 export interface Router extends RouterFacts {
   readonly slot: number;
   /** File of its namespace. */
@@ -72,13 +75,17 @@ export async function isUsable(router: Router): Promise<boolean> {
  */
 async function readRouter(slot: number): Promise<Router> {
   const text = await readIfThere(recordPath(slot));
-  const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
-  const facts = factsSchema.safeParse(tryParseJson(text ?? "")).data ?? unmade;
-  return { slot, path: namespacePath(slot), ...facts };
+  const unmade = { outside: null, resolvers: [], hosts: [], networks: [], isReady: false };
+  const { data = unmade } = factsSchema.safeParse(tryParseJson(text ?? ""));
+  const { networks, hosts, ...facts } = data;
+  return { slot, path: namespacePath(slot), ...facts, hosts: [...hosts, ...networks] };
 }
 
 export async function writeRouter({ slot, path: _path, ...facts }: Router): Promise<void> {
-  await writeWhole(recordPath(slot), JSON.stringify(facts));
+  const all = facts.hosts.map((host) => host.replace(/\/32$/, ""));
+  const hosts = all.filter((host) => !host.includes("/"));
+  const networks = all.filter((host) => host.includes("/"));
+  await writeWhole(recordPath(slot), JSON.stringify({ ...facts, hosts, networks }));
 }
 
 /** Removes the record and gives the number back. */

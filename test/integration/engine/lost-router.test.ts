@@ -1,10 +1,17 @@
 /** Containers whose router went with the process that made it: each of them gets its link again. */
 
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { tryParseJson } from "../../../src/common/json.ts";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
-import { routersOf } from "../../../src/engine/network/router-record.ts";
+import {
+  claimRouter,
+  forgetRouter,
+  namespacePath,
+  routersOf,
+  writeRouter,
+} from "../../../src/engine/network/router-record.ts";
 import { createRouters } from "../../../src/engine/network/router.ts";
 import { EVERYTHING, makeNetwork, startConnectable } from "../../support/network/router-parts.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
@@ -42,4 +49,22 @@ test("the link of each container is missed, also once a router was made for the 
   const found = [await next.hasLost(first), await next.hasLost(second)];
   for (const { directory } of all) await routers.disconnect(directory);
   expect({ lost, found }).toEqual({ lost: [true, true], found: [false, false] });
+});
+
+test("a record has what an earlier version takes: no networks among its addresses", async () => {
+  await using folder = await makeTempFolder();
+  const slot = await claimRouter(folder.path);
+  const path = namespacePath(slot);
+  const facts = { outside: null, resolvers: ["192.0.2.1"], isReady: false };
+  try {
+    await writeRouter({ slot, path, ...facts, hosts: ["198.51.100.0/25", "203.0.113.9/32"] });
+    const record = await readFile(path.replace(/net$/, "json"), "utf8");
+    const [router] = await routersOf(folder.path);
+    expect({ record: tryParseJson(record), hosts: router?.hosts }).toEqual({
+      record: { ...facts, hosts: ["203.0.113.9"], networks: ["198.51.100.0/25"] },
+      hosts: ["203.0.113.9", "198.51.100.0/25"],
+    });
+  } finally {
+    await forgetRouter(slot);
+  }
 });
