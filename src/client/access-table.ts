@@ -3,6 +3,7 @@
 import type { Clock } from "../common/clock.ts";
 import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
+import { parseSandboxId } from "../wire/address.ts";
 import type { SandboxBody } from "../wire/control.ts";
 import type { Access, OnTimeout } from "./access.ts";
 import type { Control } from "./control.ts";
@@ -57,13 +58,14 @@ export async function renewExpiry(
   const isOver = expiresAtMs !== undefined && expiresAtMs <= nowMs;
   if ((known.ageMs(sandboxId) ?? 0) < (isOver ? MAX_PASSED_AGE_MS : MAX_AGE_MS)) return;
   const without = { ...access, expiresAtMs: undefined };
+  const meanwhile = isOver ? without : access;
   // Calls beside this one do not ask, too.
-  known.set(sandboxId, isOver ? without : access);
+  known.set(sandboxId, meanwhile);
   try {
     await control.get(sandboxId, signalAfter(LOOK_TIMEOUT_MS));
   } catch {
-    // Of one that is gone nothing is known any more; the call itself tells.
-    if (known.get(sandboxId) !== undefined) known.set(sandboxId, without);
+    // Other calls may have told more by now, also that it is gone.
+    if (known.get(sandboxId) === meanwhile) known.set(sandboxId, without);
   }
 }
 
@@ -85,17 +87,21 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
     if (access !== undefined) known.set(sandboxId, { ...access, expiresAtMs: undefined });
   }
   async function get(sandboxId: string, signal: AbortSignal) {
+    const id = parseSandboxId(sandboxId) ?? sandboxId;
+    const before = known.get(id);
     const body = await control.get(sandboxId, signal).catch((error: unknown) => {
       if (hasErrorCode(error, "not_found")) known.delete(sandboxId);
       throw error;
     });
+    // An order that has ended meanwhile is newer than the reply.
+    if (known.get(id) !== before) return body;
     const endAtMs = Date.parse(body.endAt);
-    known.set(body.sandboxID, {
+    known.set(id, {
       token: body.envdAccessToken ?? undefined,
       domain: body.domain ?? undefined,
       // The life of a paused sandbox does not run out.
       expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
-      onTimeout: body.lifecycle?.onTimeout ?? known.get(body.sandboxID)?.onTimeout,
+      onTimeout: body.lifecycle?.onTimeout ?? before?.onTimeout,
     });
     return body;
   }

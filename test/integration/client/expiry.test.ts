@@ -60,6 +60,40 @@ test.for([
   expect(recorder.requests.filter(({ method }) => method === "GET")).toHaveLength(asks);
 });
 
+test.for([
+  { order: "a new timeout", status: 200, endMs: undefined },
+  { order: "a pause", status: 200, endMs: undefined },
+  { order: "a kill", status: 200, endMs: undefined },
+  { order: "a connect", status: 200, endMs: 70_000 },
+  { order: "a connect", status: 500, endMs: 70_000 },
+] as const)("a look from before $order, whose reply is $status, changes nothing", async (row) => {
+  const looked = Promise.withResolvers<undefined>();
+  const ordered = Promise.withResolvers<undefined>();
+  await using started = await startService(({ method, url }, response) => {
+    const body = { ...SANDBOX_DETAIL, endAt: new Date(600_000).toISOString() };
+    const answer = () => answerJson(response, row.status, { body });
+    const status = /timeout$|pause$/.test(url) || method === "DELETE" ? 204 : 201;
+    if (method !== "GET") return answerJson(response, status, { body: SANDBOX });
+    looked.resolve(undefined);
+    return void ordered.promise.then(answer);
+  });
+  const { control } = started.service;
+  const orders = {
+    "a new timeout": async () => control.setTimeout("i1", 60, signal),
+    "a pause": async () => control.pause("i1", true, signal),
+    "a kill": async () => control.kill("i1", signal),
+    "a connect": async () => control.connect("i1", 60, signal),
+  };
+  await control.create({ templateID: "base", timeout: 300 }, signal);
+  await started.clock.advance(10_000);
+  const look = started.service.renewExpiry("i1");
+  await looked.promise;
+  await orders[row.order]();
+  ordered.resolve(undefined);
+  await look;
+  expect(started.service.expiresAtMs("i1")).toBe(row.endMs);
+});
+
 test("nothing is asked of a sandbox that is gone by then, or unknown", async () => {
   await using started = await startService(({ method }, response) => {
     if (method === "GET") answerJson(response, 404, { body: { code: 404, message: "no" } });
