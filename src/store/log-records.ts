@@ -37,6 +37,13 @@ export interface LogExtras {
   readonly cursor?: string | undefined;
 }
 
+export interface ForgetExtras {
+  /** With a line from the first moment to this one it is not old: a clock that was behind has rebased it. */
+  readonly latestMs?: number;
+  /** One that is there loses its lines alone: without its cursor its daemon would send them again. */
+  readonly isThere?: (sandboxId: string) => boolean;
+}
+
 export interface LogTable {
   /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
   append(owner: LogOwner, lines: readonly LogLine[], more?: LogExtras): void;
@@ -48,10 +55,10 @@ export interface LogTable {
   /** What was last written to after the first moment, by a clock that was ahead, counts from the second. */
   rebase(latestMs: number, nowMs: number): void;
   /**
-   * Forgets every sandbox whose last line is older; of lines so many at a time. One that is there loses
-   * its lines alone: without its cursor its daemon would send them again. Returns whether some are left.
+   * Forgets every sandbox whose last line is older; of lines so many at a time. Returns whether some are
+   * left.
    */
-  forgetBefore(atMs: number, mostLines: number, isThere?: (sandboxId: string) => boolean): boolean;
+  forgetBefore(atMs: number, mostLines: number, more?: ForgetExtras): boolean;
   /** The sandboxes with lines beyond so many bytes of their team; what was written to last counts first. */
   listBeyond(mostBytes: number): string[];
   /** Erases so many lines of a sandbox, which stays known. Returns whether some may be left. */

@@ -129,7 +129,8 @@ function openForget(
 ): Pick<LogTable, "rebase" | "forgetBefore" | "listBeyond" | "empty"> {
   const prepare = prepareOn(database);
   const rebase = prepare("UPDATE books SET written_at_ms = ? WHERE written_at_ms > ?");
-  const selectOld = prepare("SELECT sandbox_id FROM books WHERE written_at_ms < ? LIMIT ?");
+  const selectOld = prepare(`SELECT sandbox_id FROM books WHERE written_at_ms < ?1 AND NOT EXISTS
+    (SELECT 1 FROM lines WHERE lines.sandbox_id = books.sandbox_id AND at_ms BETWEEN ?1 AND ?2) LIMIT ?3`);
   // The order of all books takes seconds where they are hundreds of thousands.
   const selectLarge = prepare("SELECT team FROM books GROUP BY team HAVING sum(bytes) > ? LIMIT 1");
   const selectBeyond = prepare(`
@@ -165,10 +166,12 @@ function openForget(
     },
     empty: (sandboxId, mostLines) =>
       inTransaction(database, () => erase(sandboxId, mostLines) === mostLines),
-    forgetBefore: (atMs, mostLines, isThere = () => false) =>
+    forgetBefore: (atMs, mostLines, { latestMs = atMs, isThere = () => false } = {}) =>
       inTransaction(database, () => {
         let left = mostLines;
-        const old = selectOld.all(atMs, mostLines).map((row) => String(row["sandbox_id"]));
+        const old = selectOld
+          .all(atMs, latestMs, mostLines)
+          .map((row) => String(row["sandbox_id"]));
         for (const sandboxId of old) {
           left -= erase(sandboxId, left);
           if (left === 0) return true;

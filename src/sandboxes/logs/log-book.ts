@@ -151,11 +151,12 @@ async function forgetLines(options: LogBookOptions, signal: AbortSignal): Promis
   const { store, clock, log, teamBytes = MAX_TEAM_BYTES } = options;
   try {
     const nowMs = clock.now();
-    store.logs.rebase(nowMs + MAX_AHEAD_MS, nowMs);
+    const latestMs = nowMs + MAX_AHEAD_MS;
+    store.logs.rebase(latestMs, nowMs);
     const beforeMs = nowMs - RETENTION_MS;
     const isThere = (sandboxId: string) => store.sandboxes.get(sandboxId) !== undefined;
-    while (!signal.aborted && store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES, isThere))
-      await setImmediate();
+    const forget = () => store.logs.forgetBefore(beforeMs, FORGOTTEN_LINES, { latestMs, isThere });
+    while (!signal.aborted && forget()) await setImmediate();
     if (signal.aborted) return;
     for (const sandboxId of store.logs.listBeyond(teamBytes)) {
       while (!signal.aborted && store.logs.empty(sandboxId, FORGOTTEN_LINES)) await setImmediate();
