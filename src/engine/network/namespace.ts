@@ -14,7 +14,7 @@ type Command = readonly [string, ...string[]];
 export interface NetworkChange {
   /** For nft, in one transaction: all of them or, with a fault, none. */
   readonly rules: string;
-  /** Where there is a link of this name, nothing after the rules is done. */
+  /** Where there is a link of this name, nothing after the rules is done; with a fault after them it goes again. */
   readonly unless?: string;
   /** Lines of `ip`, which name the peer by `peerName`. */
   readonly links?: string;
@@ -32,10 +32,11 @@ const LINKS = "/proc/self/net/dev";
 const CHANGE = `nft -f - || exit
 unless=$1 links=$2 peer=$3 far=$4
 shift 4
+undo() { [ -z "$unless" ] || ip link delete dev "$unless" 2> /dev/null; exit 1; }
 [ -n "$unless" ] && [ -e "${LINK_SETTINGS}/$unless" ] && exit
-[ -z "$links" ] || printf %s "$links" | ip -batch - || exit
-while [ $# -gt 0 ]; do printf %s "$2" > "$1" || exit; shift 2; done
-[ -z "$peer" ] || printf %s "$far" | nsenter --net="$peer" -- ip -batch -`;
+[ -z "$links" ] || printf %s "$links" | ip -batch - || undo
+while [ $# -gt 0 ]; do printf %s "$2" > "$1" || undo; shift 2; done
+[ -z "$peer" ] || printf %s "$far" | nsenter --net="$peer" -- ip -batch - || undo`;
 
 /** Changes a namespace by one start of a program. */
 export async function changeNetwork(network: NetworkPath, change: NetworkChange): Promise<void> {

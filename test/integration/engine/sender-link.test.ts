@@ -65,3 +65,12 @@ test("rules that nft refuses leave the link of a container as it is, and say why
   await expect(connectSender(net.sender, wrong)).rejects.toThrow(/^nsenter: .*999\.0\.0\.0/);
   expect(await net.look()).toMatch(CONNECTED);
 });
+
+test("a link whose other end cannot be set up does not stay as one that is there", async () => {
+  await using net = await openParts();
+  await within(net.sender.network, "ip link set lo up && ip route add 198.19.255.252 dev lo");
+  await expect(connectSender(net.sender, EVERYTHING)).rejects.toThrow(/File exists/);
+  await within(net.sender.network, "ip route del 198.19.255.252 dev lo");
+  await connectSender(net.sender, EVERYTHING);
+  expect(await net.look()).toMatch(CONNECTED);
+});
