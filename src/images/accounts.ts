@@ -21,6 +21,8 @@ const MAX_SKEL_FILES = 1_000;
 const MAX_SKEL_BYTES = 16 * 1024 * 1024;
 /** Of 20,000 accounts: a file of them is taken apart in one turn of the event loop. */
 const MAX_FIELDS = 140_000;
+/** Less than is read of a file: with the rows that are added it is read again. */
+const MAX_BYTES = 1_000_000;
 
 /**
  * Adds what is missing; returns the name of the account that the image's configuration means.
@@ -65,8 +67,14 @@ export async function findSudoGroup(files: TreeWriter): Promise<number> {
 }
 
 async function readRows(files: TreeWriter, path: string): Promise<Row[]> {
-  const text = (await files.read(path)) ?? "";
-  if (hasMoreFields(text)) refuse(`${path} has more than ${MAX_FIELDS} fields`);
+  if (!files.isFile(path)) return [];
+  const text = await files.read(path);
+  if (text !== undefined && hasMoreFields(text)) {
+    refuse(`${path} has more than ${MAX_FIELDS} fields`);
+  }
+  if (text === undefined || text.length > MAX_BYTES) {
+    refuse(`${path} has more than ${MAX_BYTES} bytes`);
+  }
   return rowsOf(text);
 }
 

@@ -44,6 +44,19 @@ test("files of many accounts are compared in a bounded time", async () => {
   expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(LIMIT_MS);
 });
 
+test.for([1024 ** 2, 2 * 1024 ** 2])(
+  "a file of accounts of %d bytes is refused, and not replaced by one without them",
+  async (bytes) => {
+    await using folder = await makeTempFolder();
+    const passwd = `app:x:1001:1001:#:/app:/bin/sh\n`;
+    const { files } = await imageWith(folder.path, passwd.replace("#", "a".repeat(bytes - 30)));
+    await expect(addUser(files, "")).rejects.toMatchObject({
+      code: "failed_precondition",
+      message: "the image cannot be a sandbox: its /etc/passwd has more than 1000000 bytes",
+    });
+  },
+);
+
 test.for([
   { name: "names", count: 1_001, bytes: 1 },
   { name: "bytes", count: 17, bytes: 1024 * 1024 },
