@@ -15,7 +15,7 @@ import { requireSkopeo } from "./skopeo.ts";
 import { unpackImage } from "./unpack.ts";
 
 /** A change of what is put into an image, or of how it is unpacked. */
-const LAYOUT = 5;
+const LAYOUT = 6;
 const DIGEST_CHARACTERS = 32;
 const FACTS = "image.json";
 const MODE_BITS = 0o7777;

@@ -1,6 +1,6 @@
 /** Images of files are fetched by skopeo, wherever the home lies. */
 
-import { chmod, mkdir, readdir, stat } from "node:fs/promises";
+import { chmod, mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -86,6 +86,31 @@ test("an image that closes its own root is unpacked once", { timeout: LIMIT_MS }
   const first = await pull();
   expect(first.mode).toBe(0o705);
   expect(await pull()).toEqual(first);
+});
+
+test("a layer whose stand-ins an older version left open is not used", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  const layers = join(home, "layers");
+  const { layout } = await writeLayout(join(folder.path, "image"), {
+    layers: [await shellLayer()],
+  });
+  const pull = async () => {
+    const words = ["pull", `oci:${layout}`, "--name", "mine", "--home", home];
+    await using program = startProgram(["template", ...words]);
+    expect({ code: await program.exited(), stderr: program.stderr() }).toMatchObject({ code: 0 });
+  };
+  await pull();
+  const [name = ""] = await readdir(layers);
+  const older = name.replace(/[0-9]+$/, "5");
+  await rename(join(layers, name), join(layers, older));
+  const script = "root/usr/local/lib/sandbox-mcp/sudo.sh";
+  await chmod(join(layers, older, script), 0o777);
+  await pull();
+  using store = openStore({ path: join(home, "state.db") });
+  const newest = store.builds.all().toSorted((left, right) => right.createdAtMs - left.createdAtMs);
+  const root = join(layers, newest[0]?.layers[0]?.root ?? "");
+  expect((await stat(join(root, script.replace("root/", "")))).mode & 0o777).toBe(0o755);
 });
 
 test("images that newer ones of the name replaced long ago go", { timeout: LIMIT_MS }, async () => {
