@@ -5,6 +5,7 @@ from one that has it. A version of matplotlib that works in another way runs wit
 
 import logging
 import os
+import weakref
 
 MAX_TOLD = 1_000
 # Of the packages fonts-wqy-microhei and fonts-symbola.
@@ -49,17 +50,30 @@ def show_without_window():
     from matplotlib import _pylab_helpers
     from matplotlib.backends import backend_agg
 
+    shown = weakref.WeakKeyDictionary()
+
     def show(*arguments, **options):
         from IPython.display import display
 
         for manager in _pylab_helpers.Gcf.get_all_fig_managers():
             figure = manager.canvas.figure
-            # It stays open, and is shown again once it has changed.
-            if figure.stale:
+            # It stays open, and is shown again once it looks different.
+            picture = picture_of(figure)
+            if picture is None or picture != shown.get(figure):
                 display(figure)
-                figure.stale = False
+                # The canvas has the picture as it was displayed, in another size.
+                figure.stale = True
+                shown[figure] = picture_of(figure)
 
     backend_agg.show = show
+
+
+def picture_of(figure):
+    """None where a figure of another backend has no pixels."""
+    if figure.stale:
+        figure.canvas.draw()
+    pixels = getattr(figure.canvas, "buffer_rgba", None)
+    return None if pixels is None else hash(bytes(pixels()))
 
 
 class Once(logging.Filter):
