@@ -33,6 +33,7 @@ export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
     "content-type": "text/html; charset=utf-8",
     "content-length": page.length,
     "content-security-policy": "default-src 'none'",
+    "cache-control": "no-store",
     "x-content-type-options": "nosniff",
   });
   response.end(page);
