@@ -97,8 +97,9 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
     if (known.get(id) !== before) return body;
     const endAtMs = Date.parse(body.endAt);
     known.set(id, {
-      token: body.envdAccessToken ?? undefined,
-      domain: body.domain ?? undefined,
+      // A service may name them in its reply to the create alone.
+      token: body.envdAccessToken ?? before?.token,
+      domain: body.domain ?? before?.domain,
       // The life of a paused sandbox does not run out.
       expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
       onTimeout: body.lifecycle?.onTimeout ?? before?.onTimeout,

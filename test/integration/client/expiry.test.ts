@@ -106,3 +106,23 @@ test("nothing is asked of a sandbox that is gone by then, or unknown", async () 
   expect(service.expiresAtMs("i1")).toBe(undefined);
   expect(recorder.requests.map(({ method }) => method)).toEqual(["POST", "GET"]);
 });
+
+test("a look whose reply names no token and no domain keeps those of the create", async () => {
+  await using started = await startService(({ method }, response) => {
+    const created = { ...SANDBOX, domain: "box.example" };
+    if (method === "GET") answerJson(response, 200, { body: SANDBOX_DETAIL });
+    else answerJson(response, 201, { body: created });
+  });
+  const { service, clock, recorder } = started;
+  await service.control.create({ templateID: "base", timeout: 300 }, signal);
+  const look = async () => ({
+    link: await service.downloadUrl("i1", { path: "/a", expiration: 1 }),
+    host: service.portHost("i1", 80),
+  });
+  const before = await look();
+  await clock.advance(10_000);
+  await service.renewExpiry("i1");
+  expect(recorder.requests).toHaveLength(2);
+  expect(before).toMatchObject({ host: "80-i1.box.example", link: { isSigned: true } });
+  expect(await look()).toEqual(before);
+});
