@@ -194,7 +194,9 @@ if [ "$sudo" = true ] && [ "$name" != root ]; then
 fi
 if [ -n "$group" ]; then
   own=$(id -g -- "$name")
-  [ "$wanted" = "$own" ] || echo "the group $group has no effect: that of $name is $own" >&2
+  # That of a new account was not there before.
+  [ "$wanted" = "$own" ] || [ "$group" = "$(id -gn -- "$name")" ] ||
+    echo "the group $group has no effect: that of $name is $own" >&2
 fi
 printf '%s\n' "$name"
 `;

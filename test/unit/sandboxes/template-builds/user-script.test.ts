@@ -10,12 +10,13 @@ import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 const run = promisify(execFile);
 
-/** Runs the step where every account exists, with the number 1001. */
+/** Runs the step where every account exists, with the number 1001, and its group is `own`. */
 async function makeUser(folder: string, parameters: readonly string[]) {
   const programs = join(folder, "bin");
   await mkdir(join(folder, "etc"), { recursive: true });
   await mkdir(programs, { recursive: true });
-  await writeFile(join(programs, "id"), "#!/bin/sh\necho 1001\n", { mode: 0o755 });
+  const ids = '#!/bin/sh\n[ "$1" = -gn ] && echo own || echo 1001\n';
+  await writeFile(join(programs, "id"), ids, { mode: 0o755 });
   const note = `#!/bin/sh\necho "$@" >> ${join(folder, "groups")}\n`;
   await writeFile(join(programs, "usermod"), note, { mode: 0o755 });
   const made = `#!/bin/sh\necho "$@" >> ${join(folder, "accounts")}\n`;
@@ -30,6 +31,8 @@ async function makeUser(folder: string, parameters: readonly string[]) {
 test.for([
   ["1001", ""],
   ["staff", ""],
+  // Made with the account, after the step has read the groups.
+  ["own", ""],
   ["root", "the group root has no effect: that of plain is 1001\n"],
   ["0", "the group 0 has no effect: that of plain is 1001\n"],
   ["nogroup", "the group nogroup has no effect: that of plain is 1001\n"],
