@@ -38,7 +38,7 @@ function platformVariables(): Values {
 export function createFileVariables(): FileVariables {
   const globals = platformVariables();
   const values: Values = new Map();
-  const ofEnv = new Set<string>();
+  const setBy = new Map<string, "ENV" | "ARG">();
   return {
     addGlobal: (pairs) => {
       const target = { values: globals, known: globals };
@@ -52,14 +52,14 @@ export function createFileVariables(): FileVariables {
       const known = new Map(values);
       return pairs.flatMap(([name, given]) => {
         // As in docker, ENV stands above ARG, wherever it is.
-        if (keyword === "ARG" && ofEnv.has(name)) return [];
-        if (keyword === "ENV") ofEnv.add(name);
+        if (keyword === "ARG" && setBy.get(name) === "ENV") return [];
         const value = given ?? globals.get(name)?.replaceAll("$", String.raw`\$`);
         if (value === undefined) {
           // The one that it has already, or that of the image, stays.
-          if (!values.has(name)) values.set(name, "");
+          if (!setBy.has(name)) values.set(name, "");
           return [];
         }
+        setBy.set(name, keyword);
         setValue({ values, known }, name, value);
         return [name, value];
       });

@@ -54,6 +54,10 @@ test.for([
   ["FROM a\nFROM b", "Dockerfile:2: FROM begins a second stage"],
   ["FROM scratch", "Dockerfile:1: FROM scratch is not supported"],
   ["FROM $IMAGE", "Dockerfile:1: FROM has the variable IMAGE, whose value is not in the file"],
+  [
+    "FROM a\nARG A=$OF_IMAGE/b\nARG A\nWORKDIR /srv/$A",
+    "Dockerfile:4: WORKDIR has the variable A, whose value is not in the file",
+  ],
   ["ARG A=a\nFROM a\nWORKDIR /$A", "Dockerfile:3: WORKDIR has the variable A"],
   ["ARG A\nFROM $A", "Dockerfile:2: FROM needs one image"],
   ["FROM a\nENV A=/$HOME\nWORKDIR $A", "Dockerfile:3: WORKDIR has the variable A"],
