@@ -54,7 +54,8 @@ export function createFileVariables(): FileVariables {
         // As in docker, ENV stands above ARG, wherever it is.
         if (keyword === "ARG" && setBy.get(name) === "ENV") return [];
         const value = given ?? globals.get(name)?.replaceAll("$", String.raw`\$`);
-        if (value === undefined) {
+        // Empty is also one that has none before FROM.
+        if (value === undefined || (given === undefined && value === "")) {
           // The one that it has already, or that of the image, stays.
           if (!setBy.has(name)) values.set(name, "");
           return [];

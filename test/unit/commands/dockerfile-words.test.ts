@@ -101,6 +101,12 @@ test.for([
   expect(steps.at(-1)?.args).toEqual([folder]);
 });
 
+test("an ARG without a value before FROM sets none behind it, where the image may have one", () => {
+  const text = "ARG A\nFROM a:1$A\nARG A\nRUN b";
+  const { base, steps } = readDockerfile(text, "Dockerfile");
+  expect({ base, types: steps.map(({ type }) => type) }).toEqual({ base: "a:1", types: ["RUN"] });
+});
+
 test("an ARG of the platform before FROM keeps its value", () => {
   const text = "ARG BUILDPLATFORM TARGETARCH\nFROM --platform=$BUILDPLATFORM a:$TARGETARCH";
   const own = process.arch === "x64" ? "amd64" : process.arch;
