@@ -1,6 +1,7 @@
 /** How much of the disk spools may take, and which are dropped when it is too much. */
 
 import { statfs } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Entry, SpoolLocation } from "./folders.ts";
 import type { SpaceGrant } from "./writer-files.ts";
@@ -67,19 +68,17 @@ export function createQuota(
     if (performance.now() - surveyedAt >= ms) await renew();
   }
 
-  /** By the last survey, and what came since then. */
-  function usedBy(sandboxId: string | undefined, since: ReadonlyMap<string, number>): number {
-    const matches = (id: string) => sandboxId === undefined || id === sandboxId;
-    const found = entries.filter(({ place }) => matches(place.sandboxId));
-    const more = [...since].filter(([id]) => matches(id));
-    const bytes = found.reduce((sum, entry) => sum + entry.bytes, 0);
-    return more.reduce((sum, [, amount]) => sum + amount, bytes);
+  /** Output is lost without space: it waits until what was granted and not written is known. */
+  async function surveyAsSoonAsAllowed(): Promise<void> {
+    const lastMs = surveyedAt;
+    const restMs = lastMs + Math.min(surveyMs / SURVEY_SHARE, SURVEY_MS) - performance.now();
+    await delay(Math.max(0, restMs));
+    if (surveyedAt === lastMs) await renew();
   }
 
-  async function drop(entry: Entry): Promise<void> {
-    entries = entries.filter((other) => other !== entry);
-    await removeTree(entry.place.folder);
-  }
+  /** By the last survey, and what came since then. */
+  const usedBy = (sandboxId: string | undefined, since: ReadonlyMap<string, number>) =>
+    bytesOf({ entries, since }, sandboxId);
 
   /** Drops spools that ended, oldest first, until what is written is within the limit. */
   async function squeeze(sandboxId: string | undefined, maxBytes: number): Promise<void> {
@@ -89,13 +88,16 @@ export function createQuota(
       .toSorted((left, right) => left.changedAtMs - right.changedAtMs);
     for (const entry of ended) {
       if (usedBy(sandboxId, written) <= maxBytes) return;
-      await drop(entry);
+      entries = entries.filter((other) => other !== entry);
+      await removeTree(entry.place.folder);
     }
   }
 
   async function requestSpace({ sandboxId }: SpoolLocation, bytes: number): Promise<SpaceGrant> {
     await surveyOlderThan(SURVEY_MS);
-    if (freeBytes - sumOf(granted) < MIN_FREE_BYTES) return "none";
+    const hasSpace = () => freeBytes - sumOf(granted) >= MIN_FREE_BYTES;
+    if (freeBytes >= MIN_FREE_BYTES && !hasSpace()) await surveyAsSoonAsAllowed();
+    if (!hasSpace()) return "none";
     const bounds = [
       [sandboxId, limits.sandboxBytes - bytes],
       [undefined, limits.homeBytes - bytes],
@@ -112,6 +114,20 @@ export function createQuota(
   }
 
   return { requestSpace, noteWritten: ({ sandboxId }, bytes) => add(written, sandboxId, bytes) };
+}
+
+function bytesOf(
+  {
+    entries,
+    since,
+  }: { readonly entries: readonly Entry[]; readonly since: ReadonlyMap<string, number> },
+  sandboxId: string | undefined,
+): number {
+  const matches = (id: string) => sandboxId === undefined || id === sandboxId;
+  const found = entries.filter(({ place }) => matches(place.sandboxId));
+  const more = [...since].filter(([id]) => matches(id));
+  const bytes = found.reduce((sum, entry) => sum + entry.bytes, 0);
+  return more.reduce((sum, [, amount]) => sum + amount, bytes);
 }
 
 function add(amounts: Map<string, number>, sandboxId: string, bytes: number): void {

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
+import { isRootless } from "../../../src/common/privilege.ts";
+import { runProgram } from "../../../src/engine/host/run-program.ts";
 import { startSpools } from "../../../src/spool/spools.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -12,8 +14,8 @@ const MIB = 1024 * 1024;
 const LIMITS = { fileBytes: MIB, headBytes: 2 * MIB, tailBytes: 3 * MIB };
 const SANDBOX = "i1";
 
-async function startSmall(root: string) {
-  const limits = { sandboxBytes: 6 * MIB, homeBytes: 100 * MIB };
+async function startSmall(root: string, sandboxBytes = 6 * MIB) {
+  const limits = { sandboxBytes, homeBytes: 100 * MIB };
   const options = { root, clock: createSystemClock(), log: createSilentLog(), limits };
   const spools = startSpools(options);
   const begin = async (pid: number) => {
@@ -61,5 +63,19 @@ test("many at once take nothing from those that have ended", async () => {
   const open = await Promise.all(pids.slice(5).map(async (pid) => spools.begin(pid)));
   expect(await spools.kept()).toEqual(pids);
   await Promise.all(open.map(async (writer) => writer?.close({ endedAtMs: Date.now() })));
+  expect(await spools.kept()).toEqual(pids);
+});
+
+test.skipIf(isRootless())("outputs are kept where little more is free than must be", async () => {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await makeTempFolder());
+  await runProgram(["mount", "-t", "tmpfs", "-o", "size=1044m", "none", path]);
+  stack.defer(async () => void (await runProgram(["umount", path])));
+  const spools = stack.use(await startSmall(path, 100 * MIB));
+  const pids = Array.from({ length: 40 }, (_, index) => index);
+  for (const pid of pids) {
+    const writer = await spools.begin(pid);
+    await writer?.close({ endedAtMs: Date.now() });
+  }
   expect(await spools.kept()).toEqual(pids);
 });
