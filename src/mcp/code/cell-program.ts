@@ -31,6 +31,7 @@ PARTS = {"png": "png", "jpeg": "jpg", "gif": "gif", "webp": "webp", "svg": "svg"
 PICTURES = ("png", "jpeg", "gif", "webp")
 # What is longer becomes a file.
 MAX_HTML_CHARACTERS = 4000
+MAX_FILES = 64
 
 def leave(code, note=None):
     record["note"] = note
@@ -146,7 +147,9 @@ def own_frames(text):
     return "".join(shown)
 
 def keep(form, value):
-    "The path of a new file; None where it cannot be written, as on a full disk."
+    "The path of a new file; None of one too many, and where it cannot be written, as on a full disk."
+    if record["files"] == MAX_FILES:
+        return None
     path = os.path.join(folder, f"{record['files'] + 1}.{PARTS.get(form, 'json')}")
     record["files"] += 1
     if not isinstance(value, str):
@@ -176,14 +179,13 @@ def show(line):
     extra = extra if isinstance(extra, dict) else {}
     line = {**line, "gif": extra.get("image/gif"), "webp": extra.get("image/webp")}
     pictures = [form for form in PICTURES if line.get(form)]
-    if record["files"] < 64:
-        for form in pictures:
-            path = keep(form, line[form])
-            if path:
-                record["pictures"].append(path)
-        for form in ("pdf", "svg") if not pictures else ():
-            if line.get(form):
-                keep(form, line[form])
+    for form in pictures:
+        path = keep(form, line[form])
+        if path:
+            record["pictures"].append(path)
+    for form in ("pdf", "svg") if not pictures else ():
+        if line.get(form):
+            keep(form, line[form])
     text = next((line[form] for form in text_forms(line) if line.get(form)), None)
     if text is not None and not (pictures and not line.get("is_main_result")):
         print(text if isinstance(text, str) else json.dumps(text))
@@ -193,13 +195,12 @@ def show(line):
         html = line["html"]
         if isinstance(html, str) and len(html) <= MAX_HTML_CHARACTERS:
             print(html)
-        elif record["files"] < 64:
+        else:
             keep("html", html)
     elif text is None and not any(line.get(form) for form in PARTS):
         # Of types that only a program shows, such as an interactive chart.
         for mime, value in extra.items():
-            if record["files"] < 64:
-                keep(mime, value if isinstance(value, str) else json.dumps(value))
+            keep(mime, value if isinstance(value, str) else json.dumps(value))
 
 def age(entry):
     "0 for what another cell has removed meanwhile."

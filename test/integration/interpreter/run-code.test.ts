@@ -238,6 +238,15 @@ test.for([
   expect(outcome?.stdout).toMatch(shape.shown);
 });
 
+test("a result in many forms leaves no more files than the tool takes", async () => {
+  const png = { type: "result", png: "iVBORw0KGgo=" };
+  const more = { ...png, jpeg: "/9j/", extra: { "image/gif": "R0lG", "image/webp": "UklG" } };
+  const lines = [...Array.from({ length: 63 }, () => png), more, { type: "end_of_execution" }];
+  const whole = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  const [outcome] = await runForeign(whole, { code: "1" });
+  expect(outcome?.record.pictures.length).toBe(64);
+});
+
 test("a context that the interpreter does not give within the limit is interrupted", async () => {
   const silent = createServer((socket) => socket.resume());
   const port = await listenOnLoopback(silent);
