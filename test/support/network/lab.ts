@@ -159,9 +159,13 @@ async function readCounter(namespace: string, chain: string): Promise<number> {
   return Number(/counter packets (\d+)/.exec(text)?.[1]);
 }
 
-/** Rules without what they have counted. */
+/** Rules without what they have counted; tables in the order of their names, because a service may set one anew. */
 async function listRules(namespace: string): Promise<string> {
-  return within(namespace, ["nft --stateless list ruleset"]);
+  const rules = await within(namespace, ["nft --stateless list ruleset"]);
+  return rules
+    .split(/^(?=table )/m)
+    .toSorted()
+    .join("");
 }
 
 /** Runs commands in a namespace; returns what they print. */
