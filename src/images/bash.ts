@@ -8,10 +8,11 @@ import { basename } from "node:path";
 import { parseLibraries } from "../engine/daemon/daemon.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
+import { STAND_INS } from "./stand-ins.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 
 const PLACES = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"] as const;
-const FOLDER = "/usr/local/lib/sandbox-mcp/bash";
+const FOLDER = `${STAND_INS}/bash`;
 const PROGRAM_MODE = 0o755;
 
 /** Where this machine has none, the image's own shell has to do. */

@@ -12,6 +12,7 @@ import { addUser, findHome } from "./accounts.ts";
 import { giveBash } from "./bash.ts";
 import type { Contents } from "./contents.ts";
 import type { ImageFamily } from "./images.ts";
+import { STAND_INS } from "./stand-ins.ts";
 import { giveSudo } from "./sudo.ts";
 import { createTreeWriter, type TreeWriter } from "./tree-writer.ts";
 import type { Tree } from "./tree.ts";
@@ -36,8 +37,6 @@ export interface Ready {
   readonly home: string;
 }
 
-/** The directory of the stand-ins of `giveBash` and `giveSudo`. */
-const STAND_INS = "/usr/local/lib/sandbox-mcp";
 const STICKY = 0o1777;
 const FOLDER_MODES: Readonly<Record<string, number>> = {
   proc: 0o555,

@@ -5,11 +5,12 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { findSudoGroup } from "./accounts.ts";
+import { STAND_INS } from "./stand-ins.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 
 const PLACES = ["/usr/bin/sudo", "/usr/local/bin/sudo", "/bin/sudo"] as const;
 const RULE = "%sudo ALL=(ALL:ALL) NOPASSWD: ALL\n";
-const SCRIPT_PATH = "/usr/local/lib/sandbox-mcp/sudo.sh";
+const SCRIPT_PATH = `${STAND_INS}/sudo.sh`;
 /** Only members of the group sudo may run it, and it runs as root. */
 const STAND_IN_MODE = 0o4750;
 
