@@ -157,7 +157,7 @@ test("a change of size is told to what runs in front", async () => {
 test("keys act on the job in front, and the shell goes on", async () => {
   await using daemon = await startTestDaemon();
   const session = await open(daemon);
-  await session.type("sh -c 'echo one; sleep 600'\n");
+  await session.type("sh -c 'echo one; exec sleep 600' | cat\n");
   await expect.poll(session.screen).toContain("\r\none\r\n");
   await session.type("\x03echo after:$?\n");
   await expect.poll(session.screen).toContain("after:130");
