@@ -19,6 +19,7 @@ import type {
 import type { CreatePlan } from "../create/create-plan.ts";
 import { startReserved, type CreateContext } from "../create/create-sandbox.ts";
 import { changeState, endEntry, findEntry } from "../registry.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { optionsOf, type CreateOptions, type Sandbox } from "../sandbox.ts";
 import type { Reservation } from "../team-quota.ts";
 import { checkForkOptions, requireForkAwaited, type ForkOptions } from "./fork-rules.ts";
@@ -78,10 +79,18 @@ export async function forkSandbox(
     return [...outcomes, ...refusals];
   } finally {
     context.activeForkBuilds.delete(buildId);
-    await dropMemory(context, build);
-    await releaseForkBuild(context, buildId);
+    await releaseCopy(context, build);
     await step("fork.released");
   }
+}
+
+/** Forks count already: a release that fails, as on a full disk, must not hide them from their client. */
+async function releaseCopy(context: CreateContext, build: BuildRecord): Promise<void> {
+  const { buildId } = build;
+  await cleanUpOrRetry(context, `copy of forks ${buildId}`, async () => {
+    await dropMemory(context, build);
+    await releaseForkBuild(context, buildId);
+  });
 }
 
 /** Ends those that were made; no client knows them. */
