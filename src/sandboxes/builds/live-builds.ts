@@ -23,7 +23,10 @@ export function isNeededLive(store: Store, { templateId }: BuildRecord): boolean
  * Forgets the live builds of these; one that a sandbox stands on goes with its last sandbox. Returns
  * what was forgotten.
  */
-export function forgetLive(store: Store, builds: readonly BuildRecord[]): BuildRecord[] {
+export function forgetLive(
+  store: Store,
+  builds: readonly Pick<BuildRecord, "buildId">[],
+): BuildRecord[] {
   const live = builds
     .flatMap(({ buildId }) => store.builds.ofTemplate(liveTemplateId(buildId)))
     .filter(({ buildId }) => store.sandboxes.countOfBuild(buildId) === 0);

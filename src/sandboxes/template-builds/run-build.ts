@@ -270,12 +270,17 @@ async function prove(context: StepContext, job: BuildJob, build: BuildRecord): P
   await keepLive(context, sandbox, { build, log });
 }
 
-/** Removes what a build that failed has made of its own; cached steps stay. */
-export async function undoBuild(context: StepContext, buildId: string): Promise<void> {
+/**
+ * Removes what a build that failed has made of its own; cached steps stay. Its row goes with a template that
+ * is removed, and its memory may be kept after that.
+ */
+export async function undoBuild(
+  context: Pick<StepContext, "layersDirectory" | "log" | "retry" | "store">,
+  buildId: string,
+): Promise<void> {
   const { store, layersDirectory } = context;
   await cleanUpOrRetry(context, `build ${buildId}`, async () => {
-    const build = store.builds.get(buildId);
-    const live = build === undefined ? [] : store.transaction(() => forgetLive(store, [build]));
+    const live = store.transaction(() => forgetLive(store, [{ buildId }]));
     await removeLayers(layersDirectory, unnamedFolders(store, live));
     await removeTree(join(layersDirectory, buildId));
     store.builds.remove(buildId);
