@@ -73,10 +73,16 @@ export async function collectFiles(
   const files = [...found.values()].toSorted((left, right) => (left.path < right.path ? -1 : 1));
   const hash = createHash("sha256").update(JSON.stringify(["COPY", source, target]));
   // Not the times, as in docker: a new clone has the same files.
-  for (const { from, path, kind, mode, size, target: link } of files) {
+  const digests = new Map<ContextFile, string>();
+  for (const file of files) {
+    const { from, path, kind, mode, size, target: link } = file;
     hash.update(JSON.stringify([path, kind, mode, size, link]));
     if (kind !== "file") continue;
-    for await (const chunk of createReadStream(join(folder, from))) hash.update(chunk);
+    const content = createHash("sha256");
+    for await (const chunk of createReadStream(join(folder, from))) content.update(chunk);
+    const digest = content.digest("hex");
+    digests.set(file, digest);
+    hash.update(digest);
   }
   const bytes = files.reduce((sum, file) => sum + entryBytes(file), TAR_END.length);
   const own = files.filter(({ kind, path }) => kind === "file" && names.has(path));
@@ -86,7 +92,7 @@ export async function collectFiles(
     isEmpty: files.length === 0,
     bytes,
     sources,
-    open: () => Readable.from(pack(folder, files)),
+    open: () => Readable.from(pack({ folder, files, digests })),
   };
 }
 
@@ -183,20 +189,31 @@ function entryBytes(file: ContextFile): number {
   return tarHead(file).length + file.size + tarPadding(file.size).length;
 }
 
-async function* pack(folder: string, files: readonly ContextFile[]): AsyncGenerator<Uint8Array> {
+interface Archive {
+  readonly folder: string;
+  readonly files: readonly ContextFile[];
+  /** Of the content by which the set has its hash. */
+  readonly digests: ReadonlyMap<ContextFile, string>;
+}
+
+async function* pack({ folder, files, digests }: Archive): AsyncGenerator<Uint8Array> {
   for (const file of files) {
     yield tarHead(file);
-    if (file.kind !== "file" || file.size === 0) continue;
-    let bytes = 0;
+    if (file.kind !== "file") continue;
+    const content = createHash("sha256");
     // The archive has the size that was announced, whatever happens to the file meanwhile.
-    for await (const chunk of createReadStream(join(folder, file.from), { end: file.size - 1 })) {
-      bytes += chunk.length;
-      yield chunk;
+    const range = { end: file.size - 1 };
+    if (file.size > 0) {
+      for await (const chunk of createReadStream(join(folder, file.from), range)) {
+        content.update(chunk);
+        yield chunk;
+      }
     }
-    if (bytes !== file.size) {
+    // The service keeps it under its hash, and gives it to later builds that have the same files.
+    if (content.digest("hex") !== digests.get(file)) {
       throw new SandboxError("failed_precondition", `${file.path} changed while it was read`);
     }
-    yield tarPadding(bytes);
+    yield tarPadding(file.size);
   }
   yield TAR_END;
 }

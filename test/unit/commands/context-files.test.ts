@@ -100,6 +100,16 @@ test("an archive of the whole folder has its links as links, and nothing behind 
 });
 
 test.for([
+  { title: "written to", change: (path: string) => writeFile(path, "b.txt") },
+  { title: "emptied", change: (path: string) => writeFile(path, "") },
+])("a file that was $title after it was hashed is not sent", async ({ change }) => {
+  await using context = await makeContext();
+  const files = await collectFiles(context.folder, ["a.txt", "/x"], NOTHING_IGNORED);
+  await change(join(context.folder, "a.txt"));
+  await expect(buffer(files.open())).rejects.toThrow("a.txt changed while it was read");
+});
+
+test.for([
   ["linked", { linked: "a.txt" }],
   ["near", { "near/": "", "near/b.txt": "app/b.txt", "near/x1": "app/x1" }],
   ["linke?", { linked: "a.txt" }],
