@@ -82,7 +82,7 @@ function* stepsOf(root: DirectoryNode): Generator<string> {
     const path = `${folder.path}/${name}`;
     if (path.length > MAX_PATH_BYTES) treeFault(path, "is too long");
     if (node.kind === "directory") {
-      yield toStep(["d", path, ""], node.meta);
+      yield toStep(["d", path, ""], withoutAttributes(node.meta));
       folders.push({ path, node, rest: node.children.entries() });
     } else yield leafStep(path, node, firstNames);
   }
@@ -93,11 +93,17 @@ function leafStep(
   node: Exclude<TreeNode, DirectoryNode>,
   firstNames: Map<number, string>,
 ): string {
-  if (node.kind === "symlink") return toStep(["l", path, node.target], node.meta);
+  const bare = withoutAttributes(node.meta);
+  if (node.kind === "symlink") return toStep(["l", path, node.target], bare);
   const first = firstNames.get(node.content);
-  if (first !== undefined) return toStep(["h", path, first], node.meta);
+  if (first !== undefined) return toStep(["h", path, first], bare);
   firstNames.set(node.content, path);
   return toStep(["f", path, String(node.content)], node.meta);
+}
+
+/** A file or a link has any number of names: a megabyte of attributes with each would fill the disk. */
+function withoutAttributes(meta: Metadata): Metadata {
+  return { ...meta, attributes: [] };
 }
 
 /** Paths, names and words have no NUL: the tree refuses it. */

@@ -4,8 +4,8 @@
 # and no names as bytes without one call of a thread for each; tar takes no file from elsewhere.
 #
 # A step is a letter and five fields, each ended by NUL: path, word, mode and ids as `mode:uid:gid`,
-# seconds, and attributes as `name=hex` joined by commas, the name in hex too. Every directory on a
-# path was made by a step before, so no link is followed.
+# seconds, and attributes as `name=hex` joined by commas, the name in hex too, which f and t alone
+# have. Every directory on a path was made by a step before, so no link is followed.
 #       d directory     made now
 #       f file          the content of this number is moved there
 #       h further name  of the path that the word is
