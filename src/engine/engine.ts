@@ -169,7 +169,7 @@ export interface Container extends AsyncDisposable {
   dialControl(signal: AbortSignal): Promise<Socket>;
   /** Whether the daemon is known to answer without a new connection; undefined where one takes no longer. */
   readonly isAnswering?: (() => Promise<boolean>) | undefined;
-  /** Freezes every process; memory is kept. Idempotent. */
+  /** Freezes every process; memory is kept. Idempotent. After a fault programs go on. */
   pause(): Promise<void>;
   resume(): Promise<void>;
   /** Whether it was halted: it has a disk and no processes. */

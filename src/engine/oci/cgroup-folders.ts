@@ -10,7 +10,7 @@ import { readKernelFile } from "../../common/files.ts";
 import { readCacheBytes } from "../../common/page-cache.ts";
 import type { Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
-import { waitUntil, type Cgroup } from "./process-group.ts";
+import { freezeOrThaw, waitUntil, type Cgroup } from "./process-group.ts";
 
 /** Freezing waits for tasks that are inside the kernel, for instance writing to a slow disk. */
 const FREEZE_TIMEOUT_MS = 5_000;
@@ -43,6 +43,7 @@ export function openFolders(folders: CgroupFolders): Omit<Cgroup, "path" | "make
       return isInUnified(folders) ? unified : undefined;
     },
     ...states,
+    freeze: async () => freezeOrThaw(states.freeze, states.thaw),
     kill: async () => {
       await states.kill();
       const isEmpty = async () => !(await states.isPopulated());

@@ -26,7 +26,7 @@ export interface Cgroup {
    * where the runtime does not.
    */
   make(limits: ContainerLimits): Promise<void>;
-  /** @throws SandboxError deadline_exceeded when a process does not come to a stop. */
+  /** @throws SandboxError deadline_exceeded when a process does not come to a stop; all go on then. */
   freeze(): Promise<void>;
   thaw(): Promise<void>;
   isFrozen(): Promise<boolean>;
@@ -54,13 +54,14 @@ const MS_PER_S = 1_000;
 /** The processes of the container with this id, of this folder. */
 export function openProcessGroup(id: string, directory: string): Cgroup {
   const first = async () => findFirst(id, directory);
+  const thaw = async () => continueAll(await first());
   return {
     path: "",
     unified: undefined,
     make: async () => undefined,
     remove: async () => undefined,
-    freeze: async () => stopAll(await first()),
-    thaw: async () => continueAll(await first()),
+    freeze: async () => freezeOrThaw(async () => stopAll(await first()), thaw),
+    thaw,
     isFrozen: async () => {
       const pid = await first();
       return pid !== undefined && !(await listRunning(pid)).includes(pid);
@@ -185,6 +186,20 @@ async function readUsage(
     memoryBytes += (resident - shared) * PAGE_BYTES;
   }
   return { cpuMs: (ticks * MS_PER_S) / TICKS_PER_S, memoryBytes, cacheBytes: 0 };
+}
+
+/** An order to stop holds until it is taken back: what has not obeyed in time would stop later, unasked. */
+export async function freezeOrThaw(
+  freeze: () => Promise<void>,
+  thaw: () => Promise<void>,
+): Promise<void> {
+  try {
+    await freeze();
+  } catch (error) {
+    // Why it did not stop says more.
+    await thaw().catch(() => undefined);
+    throw error;
+  }
 }
 
 /** @throws SandboxError deadline_exceeded with this complaint when it is not done in time. */
