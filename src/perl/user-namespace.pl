@@ -151,7 +151,8 @@ sub may_not_gain {
 }
 
 umask 0077;
-mkdir $home;
+# With what is missing above it, as for a new account.
+mkdir substr $home, 0, $-[0] while $home =~ m{/|\z}g;
 open( my $lock, '>', "$known.lock" ) or go_on("$known.lock: $!");
 
 # A holder that is stopped must not keep others for ever.

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readlink, writeFile } from "node:fs/promises";
+import { readlink, stat, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -30,6 +30,14 @@ test("a home where nothing can be locked is told, and the program goes on", asyn
     stdout: `${home}/namespace.lock: Not a directory|${mask.trim()}|a b\n`,
     stderr: "",
   });
+});
+
+test("a home is made with what is missing above it, as for a new account", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "share/data/home");
+  const { stdout } = await enter(home);
+  expect(stdout).toMatch(/^ids: /);
+  expect((await stat(home)).mode & 0o777).toBe(0o700);
 });
 
 test("an unknown processor is told, and the program goes on", async () => {
