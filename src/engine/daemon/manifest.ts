@@ -4,12 +4,13 @@
  */
 
 import { lstatSync, readdirSync, statSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
-import { readIfThere } from "../../common/files.ts";
-import { sha256Hex } from "../../common/hash.ts";
+import { sha256File } from "../../common/file-hash.ts";
+import { readIfThere, writeWhole } from "../../common/files.ts";
 import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
+import { newDraft } from "../host/drafts.ts";
 
 const MANIFEST = "manifest.json";
 
@@ -47,7 +48,7 @@ async function describeFolder(directory: string): Promise<Manifest> {
   const manifest: Manifest = {};
   for (const name of listFiles(directory)) {
     const path = join(directory, name);
-    manifest[name] = { sha256: await hashOf(path), ...stampOf(path) };
+    manifest[name] = { sha256: await sha256File(path), ...stampOf(path) };
   }
   return manifest;
 }
@@ -69,7 +70,7 @@ function modeOf({ mode }: { readonly mode: bigint }): string {
 
 /**
  * Whether every file is the one that was hashed. Its change time moves with any write and no
- * program can set it; only where it differs, as after a move to another disk, is it hashed again. A
+ * program can set it; only where it differs, as after a move to another disk, is it hashed again, once. A
  * copy or a backup without modes has the bytes: programs could not be started, or the daemon be traced.
  * It is asked at each start, and looks at the files at once: promises would take ten times as long.
  */
@@ -82,6 +83,8 @@ export async function isIntact(directory: string): Promise<boolean> {
   for (const folder of folders) {
     if (modeOf(statSync(folder, { bigint: true })) !== FOLDER_MODE) return false;
   }
+  const found: Manifest = {};
+  let isAsKnown = true;
   for (const name of names) {
     const known = manifest[name];
     const path = join(directory, name);
@@ -91,13 +94,25 @@ export async function isIntact(directory: string): Promise<boolean> {
       stamp.inode === known.inode &&
       stamp.sizeBytes === known.sizeBytes &&
       stamp.changedNs === known.changedNs;
-    if (!isUntouched && (await hashOf(path)) !== known.sha256) return false;
+    if (!isUntouched && (await sha256File(path)) !== known.sha256) return false;
+    isAsKnown &&= isUntouched;
+    found[name] = { sha256: known.sha256, ...stamp };
   }
+  if (!isAsKnown) await rewriteManifest(directory, found);
   return true;
 }
 
-async function hashOf(path: string): Promise<string> {
-  return sha256Hex(await readFile(path));
+/**
+ * The draft lies beside the folder: in it, it would be a file that others do not know. Where it cannot
+ * be written, the next start hashes again.
+ */
+async function rewriteManifest(directory: string, manifest: Manifest): Promise<void> {
+  const draft = newDraft(directory);
+  try {
+    await writeWhole(join(directory, MANIFEST), JSON.stringify(manifest), draft);
+  } catch {
+    await rm(draft, { force: true }).catch(() => undefined);
+  }
 }
 
 /** Undefined also for half of one, as a power cut may leave. */

@@ -3,13 +3,12 @@
  * The image itself is the runtime's; it holds every secret that a program had.
  */
 
-import { createHash, type KeyObject } from "node:crypto";
-import { createReadStream } from "node:fs";
+import type { KeyObject } from "node:crypto";
 import { lstat, open, readdir, stat } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
+import { sha256File } from "../../common/file-hash.ts";
 import { readIfThere, readKernelFile, syncFolder, writeDurably } from "../../common/files.ts";
 import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
@@ -223,14 +222,8 @@ async function digestOf(path: string): Promise<string> {
   const key = [dev, ino, size, mtimeMs].join(" ");
   const known = digests.get(path);
   if (known?.key === key) return known.value;
-  const value = readDigest(path);
+  const value = sha256File(path);
   digests.set(path, { key, value });
   value.catch(() => digests.delete(path));
   return value;
-}
-
-async function readDigest(path: string): Promise<string> {
-  const hash = createHash("sha256");
-  await pipeline(createReadStream(path), hash);
-  return hash.digest("hex");
 }

@@ -1,6 +1,6 @@
 /** The daemon's directory: its name, by what its compiled code depends on, and whether it is intact. */
 
-import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { WarmUp } from "../../../src/engine/daemon/compile-cache.ts";
@@ -80,4 +80,18 @@ test.for([
   expect(await isIntact(folder.path)).toBe(false);
   await chmod(path, changed.mode);
   expect(await isIntact(folder.path)).toBe(true);
+});
+
+test("a copy of the directory is hashed once", async () => {
+  await using folder = await makeTempFolder();
+  const [made, copy] = [join(folder.path, "made"), join(folder.path, "copy")];
+  await mkdir(made, { mode: 0o755 });
+  await writeFile(join(made, "program"), "program");
+  await writeManifest(made);
+  await cp(made, copy, { recursive: true });
+  expect(await isIntact(copy)).toBe(true);
+  const { ino } = await stat(join(copy, "program"));
+  const manifest = JSON.parse(await readFile(join(copy, "manifest.json"), "utf8"));
+  expect(manifest.program.inode).toBe(String(ino));
+  expect((await readdir(folder.path)).toSorted()).toEqual(["copy", "made"]);
 });
