@@ -1,8 +1,9 @@
 # Copies trees that programs are still writing to: round after round, each of what changed since
 # the one before, until little is left; then it says `ready` on its standard error and waits for a
 # line. The round after that line is strict: nothing may change meanwhile, and the copies are
-# equal to the trees when the program ends. Arguments: Node's name of the processor, then pairs of
-# a tree and the folder that it is copied to, which is not there yet.
+# equal to the trees when the program ends. Arguments: Node's name of the processor, how many bytes
+# it may remember names by, then pairs of a tree and the folder that it is copied to, which is not
+# there yet.
 # Still needed: cp and rsync follow what they are told by names, which whoever writes there can
 # swap, tell no change by its change time, and keep nothing between two rounds.
 #
@@ -20,6 +21,9 @@ our ( $cwd, $link_itself ) = ( -100, 0x100 );
 my $bad_status = 111;
 my ( $emfile, $enospc, $enametoolong, $edquot ) = ( 24, 28, 36, 122 );
 my $too_deep = 'tree is too deep to copy';
+my $too_many = 'tree has too many names to copy';
+# What is known of each name takes so much besides its path, which a file of several names has.
+my ( $name_bytes, $held ) = ( 500, 0 );
 # The coarse clock of change times ticks every few milliseconds.
 my $slack_ns = 20_000_000;
 # The kernel writes back by itself what is older, and in good time.
@@ -41,6 +45,7 @@ sub load {
 }
 $call = load('syscalls.pl')->( shift @ARGV ) or exit $bad_status;
 load('copier-entry.pl');
+my $most_held = shift @ARGV;
 
 # A disk that is full will not be less so in the next round.
 sub trouble {
@@ -186,7 +191,13 @@ sub visit {
 sub visit_names {
     my ( $target, $known ) = @_;
     opendir( my $folder, '.' ) or trouble($target);
-    my @names = grep { $_ ne '.' && $_ ne '..' } readdir $folder;
+    my @names;
+    while ( defined( my $name = readdir $folder ) ) {
+        next if $name eq '.' || $name eq '..';
+        $held += $name_bytes + length($target) + length $name;
+        complain($too_many) if $held > $most_held;
+        push @names, $name;
+    }
     closedir $folder;
     my %is_here = map { $_ => 1 } @names;
     my $has_changed = 0;
@@ -227,7 +238,7 @@ my %known;
 
 sub round {
     ( %copied, @several ) = ();
-    $moved = 0;
+    ( $moved, $held ) = ( 0, 0 );
     for my $source ( sort keys %trees ) {
         opendir( my $back, '.' ) or fail('folder');
         visit( $source, $trees{$source}, $known{$source} ||= {} );

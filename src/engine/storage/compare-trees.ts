@@ -1,11 +1,12 @@
 /**
- * Compares the lists of two trees. A sandbox can have hundreds of thousands of files with paths of four
- * kilobytes: the lists are read in pieces, and of the first tree digests alone are remembered.
+ * Compares the lists of two trees. A sandbox can have millions of files with paths of four kilobytes:
+ * the lists are read in pieces, and of the first tree digests alone are remembered.
  */
 
 import { hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
+import { SandboxError } from "../../common/errors.ts";
 
 /**
  * A path, what its file is, its change time and its inode, for `find -fprintf`. The change time is the
@@ -14,6 +15,8 @@ import { open } from "node:fs/promises";
  */
 export const LISTING: string = String.raw`%P\0%y %m %U %G %s %T@\0%C@\0%i\0`;
 const FIELDS = 4;
+/** Of the first tree: each takes up to 500 bytes of the service's own memory. */
+const MAX_KNOWN = 2_500_000;
 
 const PIECE_BYTES = 256 * 1024;
 const BATCH_CHARACTERS = 256 * 1024;
@@ -49,12 +52,16 @@ interface Known {
   next: "nothing" | "folder" | "other";
 }
 
-/** Writes what has to go from the one tree, and what has to come, for it to become the other. */
-export async function compareTrees(comparison: Comparison): Promise<void> {
+/**
+ * Writes what has to go from the one tree, and what has to come, for it to become the other.
+ * @throws SandboxError failed_precondition where the first one has more than `maxKnown` entries
+ */
+export async function compareTrees(comparison: Comparison, maxKnown = MAX_KNOWN): Promise<void> {
   const { from, to, hasInodes, gone, changed } = comparison;
   const known = new Map<string, Known>();
   for await (const piece of readListing(from)) {
     for (const entry of piece) known.set(digest(entry.path), toKnown(entry));
+    if (known.size > maxKnown) throw tooMany(maxKnown);
   }
   await writeList(changed, to, (entry) => {
     const before = known.get(digest(entry.path));
@@ -68,6 +75,13 @@ export async function compareTrees(comparison: Comparison): Promise<void> {
     // It goes with its folder, where that goes or becomes something else.
     const parent = path.slice(0, Math.max(path.lastIndexOf("/"), 0));
     return known.get(digest(parent))?.next === "folder";
+  });
+}
+
+function tooMany(maxKnown: number): SandboxError {
+  const message = `the layers below have more than ${maxKnown} files: nothing above them can become one layer`;
+  return new SandboxError("failed_precondition", message, {
+    hint: "build the template anew with fewer files",
   });
 }
 

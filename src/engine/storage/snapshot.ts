@@ -22,8 +22,24 @@ const COPY_TIMEOUT_MS = 10 * 60_000;
 /** What the copier says when little is left to copy, and what it waits for then. */
 const READY = "ready";
 const GO = "go\n";
-/** What the copier says of a tree that is deeper than paths are long, or than it may open folders. */
-const TOO_DEEP = "tree is too deep to copy";
+/** Of the copier's memory, which no limit of a sandbox holds: 500 for each name, and its path. */
+const MAX_NAMES_BYTES = 1.5 * 1024 ** 3;
+/**
+ * What the copier says of trees that are no copy's: one that is deeper than paths are long, or than it
+ * may open folders, and one with more names than it may remember. Hard links take next to nothing inside.
+ */
+const REFUSALS = [
+  {
+    said: "tree is too deep to copy",
+    message: "a path in the sandbox is too long for a snapshot",
+    hint: "remove the deepest folders and try again; paths may have about 3,900 bytes",
+  },
+  {
+    said: "tree has too many names to copy",
+    message: "the sandbox has too many files for a snapshot",
+    hint: "remove files, or names of them, and try again; about 2,500,000 can be copied",
+  },
+] as const;
 
 export interface SnapshotSource {
   /** The container's folder. */
@@ -57,7 +73,7 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
     });
     await step("copy.thawed");
   } catch (error) {
-    throw isTooLong(error) ? tooLongFault(error) : error;
+    throw toRefusal(error);
   } finally {
     // Without the word it ends by itself.
     go.resolve("");
@@ -65,20 +81,13 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
   }
 }
 
-/** The copy is written by paths, which the kernel limits; programs inside can go deeper. */
-function isTooLong(error: unknown): boolean {
-  return error instanceof SandboxError && error.message.includes(TOO_DEEP);
-}
-
-function tooLongFault(cause: unknown): SandboxError {
-  return new SandboxError(
-    "failed_precondition",
-    "a path in the sandbox is too long for a snapshot",
-    {
-      cause,
-      hint: "remove the deepest folders and try again; paths may have about 3,900 bytes",
-    },
-  );
+/** Programs inside can go deeper than paths, and make more names, than the host can copy. */
+function toRefusal(error: unknown): unknown {
+  if (!(error instanceof SandboxError)) return error;
+  const refusal = REFUSALS.find(({ said }) => error.message.includes(said));
+  if (refusal === undefined) return error;
+  const { message, hint } = refusal;
+  return new SandboxError("failed_precondition", message, { cause: error, hint });
 }
 
 /** The container is frozen for the work; a paused one stays frozen after it. */
@@ -135,5 +144,5 @@ function copierCommand(
   trees: readonly { readonly source: string; readonly target: string }[],
 ): readonly [string, ...string[]] {
   const pairs = trees.flatMap(({ source, target }) => [source, target]);
-  return perlCommand(perlDirectory, "copier", [process.arch, ...pairs]);
+  return perlCommand(perlDirectory, "copier", [process.arch, `${MAX_NAMES_BYTES}`, ...pairs]);
 }

@@ -16,12 +16,20 @@ interface Facts {
 type Tree = ReadonlyMap<string, Facts>;
 
 async function compare(from: Tree, to: Tree, hasInodes: boolean) {
+  return compareUpTo(undefined, [from, to], hasInodes);
+}
+
+async function compareUpTo(
+  maxKnown: number | undefined,
+  [from, to]: readonly [Tree, Tree],
+  hasInodes: boolean,
+) {
   await using temp = await makeTempFolder();
   const at = (name: string) => join(temp.path, name);
   const paths = { from: at("from"), to: at("to"), gone: at("gone"), changed: at("changed") };
   await writeFile(paths.from, toText(from), "latin1");
   await writeFile(paths.to, toText(to), "latin1");
-  await compareTrees({ ...paths, hasInodes });
+  await compareTrees({ ...paths, hasInodes }, maxKnown);
   return { gone: await read(paths.gone), changed: await read(paths.changed) };
 }
 
@@ -101,4 +109,13 @@ test("lists that are longer than what is read at once are compared as a whole", 
     if (fate === 0 || fate === 2) changed.push(`./${path}`);
   }
   expect(await compare(from, to, false)).toEqual({ gone, changed });
+});
+
+test("a first tree with more entries than may be remembered is refused", async () => {
+  const from = new Map(["", "a", "b"].map((path) => [path, folder()]));
+  await expect(compareUpTo(3, [from, new Map()], true)).resolves.toEqual({ gone: [], changed: [] });
+  await expect(compareUpTo(2, [from, new Map()], true)).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: expect.stringContaining("more than 2 files"),
+  });
 });

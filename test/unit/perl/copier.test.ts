@@ -22,8 +22,15 @@ const FILE_BYTES = 256 * 1024;
 /** A copier may be through before this process can write. */
 const MAX_TRIALS = 10;
 
-async function copy(pairs: readonly string[], input: string | Promise<string> = "go\n") {
-  const { code, stderr } = await runPerl("copier", { words: [process.arch, ...pairs], input });
+const ENOUGH_BYTES = 1_000_000;
+
+async function copy(
+  pairs: readonly string[],
+  input: string | Promise<string> = "go\n",
+  mostBytes = ENOUGH_BYTES,
+) {
+  const words = [process.arch, `${mostBytes}`, ...pairs];
+  const { code, stderr } = await runPerl("copier", { words, input });
   return { code, stderr };
 }
 
@@ -131,4 +138,19 @@ test("a tree that is deeper than a path is long is refused by name", async () =>
   // By open directories: the paths of the tree are too long for anybody else.
   await promisify(execFile)("rm", ["-rf", source]);
   expect(copied).toEqual({ code: 111, stderr: "copier: tree is too deep to copy\n" });
+});
+
+test("more names than are to be remembered are refused, however little they take", async () => {
+  await using folder = await makeTempFolder();
+  const source = join(folder.path, "source");
+  await mkdir(source);
+  await writeFile(join(source, "0"), "");
+  for (let index = 1; index < 10; index += 1)
+    await link(join(source, "0"), join(source, `${index}`));
+  const bytes = 10 * (500 + join(folder.path, "first").length + 1);
+  expect(await copy([source, join(folder.path, "first")], "go\n", bytes)).toEqual(done);
+  expect(await copy([source, join(folder.path, "other")], "go\n", bytes - 1)).toEqual({
+    code: 111,
+    stderr: "copier: tree has too many names to copy\n",
+  });
 });
