@@ -49,7 +49,9 @@ export interface ProcessView {
   readonly output: OutputSource;
   /** How much of the end of the output is neither on the disk nor in memory. */
   readonly unwrittenBytes: number;
-  /** Resolves at the next output, at the end, or when the signal fires. */
+  /** Whether nobody takes its output any more, because the server that watched it has ended. */
+  readonly isOrphan: boolean;
+  /** Resolves at the next output, at the end, or when the signal fires; at once for an orphan. */
   changed(signal: AbortSignal): Promise<void>;
 }
 
@@ -78,6 +80,7 @@ export class Capture implements ProcessView {
   readonly output: ProcessOutput;
   /** The newest output is in memory. */
   readonly unwrittenBytes = 0;
+  readonly isOrphan = false;
   readonly listeners = new Set<OutputListener>();
   #isKillSent = false;
   #state: ProcessState = { kind: "running" };

@@ -106,7 +106,7 @@ export class StoredProcess implements ProcessView {
     return this.#found.place.createdAtMs;
   }
 
-  /** Whether its spool has no end and its server is dead. */
+  /** Its spool has no end, and its server is dead. */
   get isOrphan(): boolean {
     return this.#found.ending === undefined && !this.#found.isLive;
   }

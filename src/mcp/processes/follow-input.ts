@@ -20,12 +20,12 @@ export interface FollowOptions {
 }
 
 /**
- * Waits for output, until it pauses, the process ends or the time is over. In a pause the output is
- * looked at once: it may come byte by byte.
+ * Waits for output, until it pauses, the process ends, nobody takes its output any more, or the time
+ * is over. In a pause the output is looked at once: it may come byte by byte.
  */
 export async function followInput(process: ProcessView, options: FollowOptions): Promise<void> {
   const { clock, cursor, deadline } = options;
-  while (isRunning(process) && !deadline.aborted) {
+  while (isRunning(process) && !process.isOrphan && !deadline.aborted) {
     const { totalBytes } = process.output;
     const hasOutput = totalBytes > cursor;
     const pause = hasOutput

@@ -47,8 +47,7 @@ export const getProcessOutput = defineTool({
   input,
   annotations: READ_ONLY,
   async handler(params, context) {
-    const capture = await findProcess(params.sandbox_id, params.process_id, context);
-    const { page, state } = await readPage(capture, params, context);
+    const { process: capture, page, state } = await readPage(params, context);
     const { output } = capture;
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
@@ -90,22 +89,21 @@ function unwrittenFact({ unwrittenBytes }: ProcessView): string | undefined {
 }
 
 interface Reading {
+  readonly process: ProcessView;
   readonly page: Page;
   /** Of the process, when the page was read. */
   readonly state: ProcessState;
 }
 
 /** The next page. The beginning of a character alone is no output yet, and is waited for. */
-async function readPage(
-  capture: ProcessView,
-  params: Params,
-  context: ToolContext,
-): Promise<Reading> {
+async function readPage(params: Params, context: ToolContext): Promise<Reading> {
   const { signal } = context;
+  const find = () => findProcess(params.sandbox_id, params.process_id, context);
+  let process = await find();
   let deadline: AbortSignal | undefined;
   let { cursor } = params;
   for (;;) {
-    const { state, output } = capture;
+    const { state, output } = process;
     const { totalBytes } = output;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {
@@ -115,14 +113,16 @@ async function readPage(
       isRunning,
     });
     const hasNews = page.texts.length > 0 || page.resumedAt !== undefined || !isRunning;
-    if (hasNews || params.wait_seconds === 0) return { page, state };
+    if (hasNews || params.wait_seconds === 0) return { process, page, state };
     deadline ??= context.waitLimit(params.wait_seconds * 1_000);
-    if (deadline.aborted || signal.aborted) return { page, state };
+    if (deadline.aborted || signal.aborted) return { process, page, state };
     // A cursor beyond the end waits for what comes after it.
     const isAtEnd = page.nextCursor <= cursor;
     // What the other stream wrote is passed over.
     if (!isAtEnd) cursor = page.nextCursor;
     // Output that came while the page was read is not waited for.
-    if (isAtEnd && output.totalBytes === totalBytes) await capture.changed(deadline);
+    if (isAtEnd && output.totalBytes === totalBytes) await process.changed(deadline);
+    // Its server has ended: this one takes its output from here on.
+    if (process.isOrphan) process = await find();
   }
 }

@@ -25,6 +25,7 @@ function printing() {
     endedAtMs: undefined,
     isAttached: false,
     unwrittenBytes: 0,
+    isOrphan: false,
     output: {
       get totalBytes() {
         return text.length;
