@@ -101,7 +101,8 @@ export class Progress implements AsyncDisposable {
     const unfinished = UNFINISHED_PATTERN.exec(this.#pending)?.[0] ?? "";
     const raw = this.#pending.slice(0, this.#pending.length - unfinished.length);
     const { text, overwritten } = cleanOutput(raw);
-    const clean = text.replace(/\s+$/, "");
+    // A pattern would look at the rest of a run of blanks from each of them.
+    const clean = text.trimEnd();
     if (clean === "") return undefined;
     const bytes = Buffer.from(clean.replaceAll("\n", NEXT_LINE), "utf8");
     const shown = fromCharacter(bytes.subarray(Math.max(0, bytes.length - MAX_OUTPUT_BYTES)));

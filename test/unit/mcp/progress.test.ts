@@ -69,6 +69,18 @@ test.for([
   expect([size <= 4_096, size > 3_800]).toEqual([true, true]);
 });
 
+test("blanks that moves of the cursor made take no time", async () => {
+  const { clock, sent, progress } = startProgress();
+  await using _ = progress;
+  // Each line becomes four thousand blanks.
+  const line = `\u001b[${"0".repeat(670)}4000C`;
+  progress.output("stdout", Buffer.from(`a${`${line}\n`.repeat(6)}b`));
+  const before = process.cpuUsage();
+  await clock.advance(1_000);
+  expect(process.cpuUsage(before).user).toBeLessThan(200_000);
+  expect(sent).toHaveLength(1);
+});
+
 test("what a busy host could not take comes with the next message", async () => {
   const clock = createFakeClock();
   const sent: string[] = [];
