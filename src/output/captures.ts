@@ -26,8 +26,6 @@ const RETENTION_MS = 15 * 60_000;
 const MAX_ENDED = 256;
 /** In memory; the disk keeps more. */
 const MAX_ENDED_BYTES = 8 * 1024 * 1024;
-/** How long a cancelled start may take to tell the pid that must be ended. */
-const ORPHAN_WAIT_MS = 5_000;
 /** How long the end of a process that no longer runs may be on its way. */
 const END_WAIT_MS = 5_000;
 /** Between SIGTERM and SIGKILL. */
@@ -95,7 +93,7 @@ export class Captures implements AsyncDisposable {
     const { clock } = this.#options;
     const startedAtMs = clock.now();
     const limitAtElapsedMs = timeoutMs === undefined ? undefined : clock.elapsed() + timeoutMs;
-    const pid = await this.#counted(this.#pidOrCanceled(readPid(events), sandbox, start.signal));
+    const pid = await this.#counted(this.#pidOrCanceled(events, sandbox, start.signal));
     this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
     const output = this.#newOutput(sandbox.id, pid, false);
     const command = [request.cmd, ...request.args].join(" ");
@@ -245,28 +243,30 @@ export class Captures implements AsyncDisposable {
 
   /** The pid. Where the call is cancelled before it is known, the process is killed. */
   async #pidOrCanceled(
-    first: Promise<number>,
+    events: ProcessEvents,
     sandbox: Sandbox,
     signal: AbortSignal,
   ): Promise<number> {
+    const first = readPid(events);
     try {
       return await orCanceled(first, signal);
     } catch (error) {
-      if (signal.aborted) this.#track(this.#endOrphan(first, sandbox));
+      if (signal.aborted) this.#track(this.#endOrphan(first, events, sandbox));
       throw error;
     }
   }
 
-  async #endOrphan(first: Promise<number>, sandbox: Sandbox): Promise<void> {
-    const { clock, log } = this.#options;
-    const late = clock.sleep(ORPHAN_WAIT_MS, this.#stop.signal).then(() => undefined);
+  /** However late it starts: the stream itself ends where no start comes in time. */
+  async #endOrphan(first: Promise<number>, events: ProcessEvents, sandbox: Sandbox): Promise<void> {
+    const { log } = this.#options;
     try {
-      const pid = await Promise.race([first, late]);
-      if (pid === undefined) return;
+      const pid = await first;
       await sandbox.process.sendSignal(pid, "SIGKILL", this.#stop.signal);
     } catch (error) {
       log.debug({ op: "process.orphan", sandboxId: sandbox.id, err: error });
     }
+    // Nobody reads it, which would hold its connection.
+    await events.return();
   }
 
   async #tryToSend(sandbox: Sandbox, send: () => Promise<void>): Promise<void> {

@@ -10,10 +10,12 @@ import { startMcpState } from "../../../src/mcp/state.ts";
 import { serveMcpStdio } from "../../../src/mcp/stdio/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 import { startForeignHost } from "../../support/mcp/foreign-host.ts";
 import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
 import { answerJson } from "../../support/network/recorder.ts";
+import { envelope } from "../../support/raw-call.ts";
 
 test("a call that is cancelled with a reason is no fault of the server", async () => {
   // Answers nothing.
@@ -79,6 +81,36 @@ test("a process is not started for a call that was cancelled before", async () =
   const started = remote.recorder.requests.filter(({ url }) => url.endsWith("/Start"));
   expect(started).toHaveLength(1);
 });
+
+test.for([
+  { name: "at once", lateMs: 0 },
+  { name: "after a minute", lateMs: 60_000 },
+])(
+  "a process whose start is answered $name is ended, and its stream closed, for a cancelled call",
+  async ({ lateMs }) => {
+    const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
+    const clock = createFakeClock();
+    await using remote = await startForeignHost(({ url }, response) => {
+      if (url.endsWith("/Start")) ask(response);
+      else answerJson(response, 200, { body: {} });
+    }, clock);
+    const cancelling = new AbortController();
+    const { signal } = cancelling;
+    const running = remote.call("run_process", { cmd: "sleep 60" }, { signal });
+    const response = await asked;
+    const closed = once(response, "close");
+    cancelling.abort();
+    await expect(running).rejects.toThrow("abort");
+    await clock.advance(lateMs);
+    response.writeHead(200, { "content-type": "application/connect+json" });
+    response.write(envelope('{"event":{"start":{"pid":7}}}'));
+    const signals = () => remote.recorder.requests.filter(({ url }) => url.endsWith("/SendSignal"));
+    await expect
+      .poll(() => signals().map(({ body }) => JSON.parse(body)))
+      .toEqual([{ process: { pid: 7 }, signal: "SIGNAL_SIGKILL" }]);
+    await closed;
+  },
+);
 
 test("the copies of a fork that was cancelled are ended when its service has made them", async () => {
   const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
