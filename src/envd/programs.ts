@@ -18,7 +18,10 @@ const STOP_MS = 10_000;
 export interface Programs {
   /** From the order to stop until the order to go on. */
   readonly areStopped: boolean;
-  /** @throws SandboxError unavailable when one does not stop in time: all go on then. */
+  /**
+   * @throws SandboxError unavailable when one does not stop in time: all go on then. So does an order
+   * after which another one came, to stop or to go on: that one counts.
+   */
   stop(): Promise<void>;
   goOn(): Promise<void>;
 }
@@ -32,28 +35,33 @@ export interface Signals {
 
 /** `cut` ends the connections of clients; the listener refuses new ones while `areStopped`. */
 export function createPrograms(cut: () => void, signals: Signals = PROCESSES): Programs {
-  let areStopped = false;
+  /** The order to stop that counts; undefined while programs may run. */
+  let present: symbol | undefined;
 
   async function goOn(): Promise<void> {
     signals.send("SIGCONT");
-    areStopped = false;
+    present = undefined;
   }
 
   return {
     get areStopped() {
-      return areStopped;
+      return present !== undefined;
     },
     goOn,
     async stop() {
-      areStopped = true;
+      const own = Symbol("stop");
+      present = own;
       cut();
       const endMs = performance.now() + STOP_MS;
       for (;;) {
         // Repeated: a program that was starting another one may have missed the first.
         signals.send("SIGSTOP");
-        if (!(await signals.isAnyoneActive())) return;
+        const isActive = await signals.isAnyoneActive();
+        if (isActive) await delay(POLL_MS);
+        // A host that gave this order up has said what counts now.
+        if (present !== own) throw new SandboxError("unavailable", "another order came meanwhile");
+        if (!isActive) return;
         if (performance.now() > endMs) break;
-        await delay(POLL_MS);
       }
       await goOn();
       throw new SandboxError("unavailable", "a program of the sandbox does not stop");

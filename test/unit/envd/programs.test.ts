@@ -25,6 +25,35 @@ test("programs are ordered to stop until all stand, and clients are cut first", 
   expect([programs.areStopped, sent.at(-1)]).toEqual([false, "SIGCONT"]);
 });
 
+test("an order to go on ends one to stop that is still under way: nothing is stopped again", async () => {
+  const sent: string[] = [];
+  const looked = Promise.withResolvers<void>();
+  const signals: Signals = {
+    send: (signal) => void sent.push(signal),
+    async isAnyoneActive() {
+      await looked.promise;
+      return sent.length < 3;
+    },
+  };
+  const programs = createPrograms(() => undefined, signals);
+  const stopping = programs.stop();
+  await programs.goOn();
+  looked.resolve();
+  await expect(stopping).rejects.toMatchObject({ code: "unavailable" });
+  expect([programs.areStopped, ...sent]).toEqual([false, "SIGSTOP", "SIGCONT"]);
+});
+
+test("of two orders to stop the later one counts: the other one lets nothing go on", async () => {
+  const { sent, signals } = fakeSignals(3);
+  const programs = createPrograms(() => undefined, signals);
+  const first = programs.stop();
+  const second = programs.stop();
+  await expect(first).rejects.toMatchObject({ code: "unavailable" });
+  await second;
+  expect(programs.areStopped).toBe(true);
+  expect(sent).not.toContain("SIGCONT");
+});
+
 /** Its first thread has ended, and another one writes. */
 const HEADLESS = `
 import ctypes, os, threading
