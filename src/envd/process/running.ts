@@ -79,28 +79,26 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
 
   return {
     async start(options) {
-      if (running.size + starting >= MAX_PROCESSES) {
-        throw new SandboxError("resource_exhausted", `more than ${MAX_PROCESSES} processes`);
-      }
       const bytes = bytesOf(options);
-      if (heldBytes + bytes > MAX_HELD_BYTES) {
-        const message = `commands of running processes exceed ${MAX_HELD_BYTES} bytes`;
-        throw new SandboxError("resource_exhausted", message);
-      }
+      requirePlace(running.size + starting + 1, heldBytes + bytes);
       budget.requireSpace();
+      // Others begin while this one starts: what it will hold counts from now on.
       starting += 1;
+      heldBytes += bytes;
       try {
         const started = await RunningProcess.start({ ...options, budget });
         running.set(started.running.pid, started.running);
         evict(started.running);
         logLife(log, started.running, options);
-        heldBytes += bytes;
         // Resolves always, after the last event was given out.
         void started.running.ended.then((outcome) => {
           heldBytes -= bytes;
           return remember(started.running, outcome);
         });
         return started;
+      } catch (error) {
+        heldBytes -= bytes;
+        throw error;
       } finally {
         starting -= 1;
       }
@@ -119,6 +117,17 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
       for (const process of running.values()) process.kill();
     },
   };
+}
+
+/** @throws SandboxError resource_exhausted for one process too many, or more than all may hold */
+function requirePlace(processes: number, bytes: number): void {
+  if (processes > MAX_PROCESSES) {
+    throw new SandboxError("resource_exhausted", `more than ${MAX_PROCESSES} processes`);
+  }
+  if (bytes > MAX_HELD_BYTES) {
+    const message = `commands of running processes exceed ${MAX_HELD_BYTES} bytes`;
+    throw new SandboxError("resource_exhausted", message);
+  }
 }
 
 /**
