@@ -12,21 +12,19 @@ import {
   POD_PROTOCOL,
   POD_TARGETS,
   BASELINE_WORD,
-  MAX_SKEW_MS,
   PASS_HEADER,
   readPass,
   type PodTarget,
 } from "../wire/pod-listener.ts";
 import type { Programs } from "./programs.ts";
 import type { SettingsHolder } from "./settings.ts";
+import { createUsedPasses, type UsedPasses } from "./used-passes.ts";
 
 /** A connection without a complete head is cut by then; passes fit into few bytes. */
 const HEADERS_MS = 10_000;
 const MAX_HEADER_BYTES = 4_096;
 /** Above this the descriptors of the sandbox run out. */
 const MAX_CONNECTIONS = 1_024;
-/** Used passes that are remembered; beyond it none is accepted until older ones expire. */
-const MAX_USED = 65_536;
 
 /** What the command line of a daemon in a Pod says. */
 export interface PodIdentity {
@@ -121,30 +119,4 @@ function handOver(server: Server, socket: Duplex, head: Buffer): void {
   );
   if (head.length > 0) socket.unshift(head);
   server.emit("connection", socket);
-}
-
-interface UsedPasses {
-  /** False for one that was used, that is too old, or that comes from a clock far ahead. */
-  take(nonce: string, atMs: number): boolean;
-}
-
-function createUsedPasses(): UsedPasses {
-  const used = new Map<string, number>();
-
-  function forgetOld(nowMs: number): void {
-    for (const [nonce, atMs] of used) {
-      if (atMs + MAX_SKEW_MS < nowMs) used.delete(nonce);
-    }
-  }
-
-  return {
-    take(nonce, atMs) {
-      const nowMs = Date.now();
-      if (Math.abs(nowMs - atMs) > MAX_SKEW_MS || used.has(nonce)) return false;
-      if (used.size >= MAX_USED) forgetOld(nowMs);
-      if (used.size >= MAX_USED) return false;
-      used.set(nonce, atMs);
-      return true;
-    },
-  };
 }
