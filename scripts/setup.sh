@@ -181,7 +181,14 @@ begin_packages
 install_helpers
 finish_packages
 if [ "${1:-}" = --gvisor ]; then install_gvisor; fi
-unpack_test_tools
-unpack_chart_tools
-# Last step: the base template, which needs nothing that is built.
-node_modules/.bin/node src/main.ts template pull base --if-missing >&2
+# Meanwhile the base template is built, which needs nothing of these and nothing that is built.
+{
+  unpack_test_tools
+  unpack_chart_tools
+} &
+tools=$!
+built=0
+node_modules/.bin/node src/main.ts template pull base --if-missing >&2 || built=$?
+# Also where the template failed: what was begun ends before this script.
+wait "$tools"
+exit "$built"

@@ -43,3 +43,24 @@ test("an installation of packages does not outlive a set-up that ends before it"
   const group = Number(await readFile(join(folder.path, "started"), "utf8"));
   await vi.waitFor(() => expect(() => process.kill(-group, 0)).toThrow("ESRCH"), 20_000);
 });
+
+test("what is unpacked beside a base template that fails is there at the end of the set-up", async () => {
+  await using folder = await makeTempFolder();
+  const [programs, scripts] = [
+    join(folder.path, "node_modules/.bin"),
+    join(folder.path, "scripts"),
+  ];
+  await mkdir(programs, { recursive: true });
+  await mkdir(scripts);
+  await writeFile(join(programs, "node"), "#!/bin/sh\nexit 74\n", { mode: 0o755 });
+  // Whoever waits for what the script says must not wait for this one.
+  const replaced = `begin_packages() { :; }; install_helpers() { :; }; unpack_chart_tools() { :; }
+unpack_test_tools() { exec >&- 2>&-; sleep 0.5; echo unpacked >unpacked; }`;
+  const text = await readFile(SETUP, "utf8");
+  const script = join(scripts, "setup.sh");
+  await writeFile(script, text.replace(/^begin_packages$/m, `${replaced}\nbegin_packages`));
+  const env = { PATH: "/usr/bin:/bin" };
+  const ended = promisify(execFile)("bash", [script], { env });
+  await expect(ended).rejects.toMatchObject({ code: 74 });
+  expect(await readFile(join(folder.path, "unpacked"), "utf8")).toBe("unpacked\n");
+});
