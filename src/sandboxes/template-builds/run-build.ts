@@ -133,7 +133,8 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
   const { wanted, name, stage, key } = turn;
   if (isRecordOnly(wanted)) return { ...stage, state: applyEnv(stage.state, wanted), key };
   const { template, signal } = job;
-  const build = withState(job, stage);
+  // By the row that holds its layers: that of the base, or of a cached step, may be removed meanwhile.
+  const build = { ...withState(job, stage), buildId: job.record.buildId };
   await job.requireSpace();
   await using sandbox = await startStepSandbox(context, { template, build }, signal);
   const lines = job.log.open(name);

@@ -1,0 +1,35 @@
+/** A template that is removed while a build of another one stands on it: the build goes on. */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { atStep } from "../support/at-step.ts";
+import { createLayerEngine } from "../support/engine/layer-engine.ts";
+import { startTestService } from "../support/service.ts";
+
+const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;
+
+test.for([{ command: "true", state: "ready", layers: 2 }] as const)(
+  "a build of $command that ends as $state leaves $layers layers",
+  async ({ command, state, layers }) => {
+    await using service = await startTestService({ engine: createLayerEngine() });
+    const { builds, snapshot, templates } = service.embedded.sandboxes;
+    const { sandboxID } = await service.create();
+    await snapshot(sandboxID, "below");
+    const wanted = { name: "above", tags: [], cpus: undefined, memoryMb: undefined };
+    const { template, build } = builds.request(wanted);
+    using started = atStep("build.started", () => templates.remove("below"));
+    await builds.start(template.templateId, build.buildId, {
+      from: { kind: "template", reference: "below" },
+      force: false,
+      steps: [{ type: "RUN", args: [command], force: false }],
+      startCommand: undefined,
+      readyCommand: undefined,
+    });
+    const ended = () => builds.status(template.templateId, build.buildId, FILTER).build.status;
+    await expect.poll(ended, { timeout: 10_000 }).toBe(state);
+    expect(started.wasReached).toBe(true);
+    const folders = () => readdir(join(service.home, "layers"));
+    await expect.poll(folders).toHaveLength(layers);
+  },
+);
