@@ -146,12 +146,16 @@ function watchLife(
   const intervalMs = isTold ? WATCH_INTERVAL_MS.told : WATCH_INTERVAL_MS.untold;
   const timer = setInterval(() => check(), intervalMs).unref();
   let hasTooMuch = false;
+  let ending: Promise<void> | undefined;
   const excess = sockets.add({
     pid: () => (isAlive(record) ? record.pid : undefined),
     end: () => {
       hasTooMuch = true;
-      // The next look tries again.
-      void cgroup.kill().then(check, () => undefined);
+      // One at a time, which looks for the last process every few milliseconds; the next look tries again.
+      ending ??= cgroup
+        .kill()
+        .then(check, () => undefined)
+        .finally(() => (ending = undefined));
     },
   });
   const stop = () => {
