@@ -7,6 +7,8 @@ import type { RegistryMirror } from "./images.ts";
 
 const MAX_REFERENCE_BYTES = 1_024;
 const DEFAULT_REGISTRY = "docker.io";
+/** An older name of the same registry, which clients take for it. */
+const OLD_DEFAULT = "index.docker.io";
 const DEFAULT_OWNER = "library";
 
 const HOST = String.raw`(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:[0-9])|\[[0-9a-f:]+\])(?::[0-9]{1,5})?`;
@@ -44,7 +46,7 @@ export function parseReference(text: string): ImageReference {
   const bare = text.replace(/^docker:\/\//, "");
   const parts = bare.length > MAX_REFERENCE_BYTES ? undefined : PATTERN.exec(bare)?.groups;
   if (parts === undefined) badReference(text);
-  const host = parts["host"] ?? DEFAULT_REGISTRY;
+  const host = toRegistry(parts["host"]);
   const named = parts["repository"] ?? "";
   if (named !== named.toLowerCase()) badReference(text);
   const isShort = host === DEFAULT_REGISTRY && !named.includes("/");
@@ -55,6 +57,12 @@ export function parseReference(text: string): ImageReference {
     tag: parts["tag"] ?? "latest",
     digest: parts["digest"],
   };
+}
+
+/** In one spelling, by which rules of mirrors and logins are found. */
+function toRegistry(host = DEFAULT_REGISTRY): string {
+  const known = host.toLowerCase();
+  return known === OLD_DEFAULT ? DEFAULT_REGISTRY : known;
 }
 
 function badReference(text: string): never {

@@ -59,7 +59,7 @@ export async function findImagePlace(
 }
 
 function hostOf(text: string): string {
-  return text.split("/", 1)[0] ?? "";
+  return (text.split("/", 1)[0] ?? "").toLowerCase();
 }
 
 /** Read each time: a Secret that is mounted may have changed. */
