@@ -149,8 +149,12 @@ export class WriterFiles {
     await this.makeFolder();
     const grant = await this.#options.requestSpace(place, limits.fileBytes);
     if (grant === "none") throw new Error("the disk is nearly full");
-    await this.#drop(grant);
     const start = totalOf(before);
+    // Else the first parts of many outputs would take what is left of the disk.
+    if (grant === "tight" && this.#tail.length === 0 && this.#headBytes > 0) {
+      await this.#markHead(start);
+    }
+    await this.#drop(grant);
     const handle = await open(join(place.folder, segmentName(start)), "ax", 0o600);
     const file = { handle, start, bytes: HEADER_BYTES };
     this.#file = file;
@@ -184,13 +188,17 @@ export class WriterFiles {
 
   async #remove(start: number, next: number): Promise<void> {
     const { folder } = this.#options.place;
-    if (!this.#isHeadMarked) {
-      this.#gap = { start, end: start };
-      await writeFile(join(folder, headName(start)), "", { mode: 0o600 });
-      this.#isHeadMarked = true;
-    }
+    await this.#markHead(start);
     await rm(join(folder, segmentName(start)), { force: true });
     this.#gap = { start: this.#gap.start, end: next };
+  }
+
+  /** The first part ends there, unless it has ended already. */
+  async #markHead(end: number): Promise<void> {
+    if (this.#isHeadMarked) return;
+    this.#gap = { start: end, end };
+    await writeFile(join(this.#options.place.folder, headName(end)), "", { mode: 0o600 });
+    this.#isHeadMarked = true;
   }
 }
 
