@@ -39,13 +39,23 @@ export interface Guards {
   /** Guards every container that is started from now on. */
   start(host: CgroupHost, options: GuardOptions): Promise<Guard>;
   /** Guards a container before its first process is there, until the last one is gone. */
-  around<T extends Container | undefined>(id: string, start: () => Promise<T>): Promise<T>;
+  create(id: string, start: () => Promise<Container>): Promise<Container>;
+  /** The same of one that an earlier process made; after a fault it may live, until it is released. */
+  adopt(id: string, find: () => Promise<Container | undefined>): Promise<Container | undefined>;
+  /** A container was removed. */
+  release(id: string): void;
 }
 
 /** No guardian runs before `start` and the first container. */
 export function createGuards(program: string): Guards {
   let guardian: Guardian | undefined;
   let hasDeadlines = false;
+  const release = (id: string) => guardian?.release(id);
+  const untilExit = <T extends Container | undefined>(id: string, container: T): T => {
+    if (container === undefined) release(id);
+    else void container.exit.then(() => release(id));
+    return container;
+  };
   return {
     get hasDeadlines() {
       return hasDeadlines;
@@ -55,18 +65,20 @@ export function createGuards(program: string): Guards {
       hasDeadlines = options.rule === "leave";
       return guardian;
     },
-    async around(id, start) {
+    async create(id, start) {
       guardian?.hold(id);
       try {
-        const container = await start();
-        if (container === undefined) guardian?.release(id);
-        else void container.exit.then(() => guardian?.release(id));
-        return container;
+        return untilExit(id, await start());
       } catch (error) {
-        guardian?.release(id);
+        release(id);
         throw error;
       }
     },
+    async adopt(id, find) {
+      guardian?.hold(id);
+      return untilExit(id, await find());
+    },
+    release,
   };
 }
 

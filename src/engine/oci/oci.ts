@@ -96,12 +96,12 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       return { ...report, checks: [...report.checks, ...sentry, check] };
     },
     create: async (spec, signal) =>
-      guards.around(spec.id, async () =>
+      guards.create(spec.id, async () =>
         startContainer(await contextFor(launchContext, spec), spec, signal),
       ),
     guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
     adopt: async (id, directory) =>
-      guards.around(id, async () => adoptContainer(launchContext, { id, directory, isOffline })),
+      guards.adopt(id, async () => adoptContainer(launchContext, { id, directory, isOffline })),
     squash: async (layers, kept, { directory, signal }) =>
       makeLayer(
         directory,
@@ -119,6 +119,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     remove: async (id, directory) => {
       checkPlace(id, directory);
       await remove(id, directory);
+      guards.release(id);
     },
   };
 }
