@@ -19,6 +19,8 @@ const EAGER_BYTES = 32 * 1024;
 const GATHER_MS = 20;
 /** A write that takes longer counts as failed. */
 const STALL_MS = 5_000;
+/** In so many parts: a process that is stopped, or gets no processor, has lost one of them. */
+const STALL_PARTS = 10;
 /** After this long without output the file is closed: descriptors are for spools in use. */
 const IDLE_MS = 2_000;
 
@@ -146,13 +148,16 @@ export class SpoolWriter {
   /** Waits for the current write, but not for a disk that does not answer. */
   async #waitForWrite(): Promise<void> {
     const { promise: stalled, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(() => {
+    let parts = 0;
+    const timer = setInterval(() => {
+      parts += 1;
+      if (parts < STALL_PARTS) return;
       this.#isStalled = true;
       this.#fail(new Error("the disk does not answer"));
       resolve();
-    }, STALL_MS);
+    }, STALL_MS / STALL_PARTS);
     await Promise.race([this.#writing, stalled]);
-    clearTimeout(timer);
+    clearInterval(timer);
   }
 
   /** Copies what fits; returns how much that was. After a failure everything is dropped. */
