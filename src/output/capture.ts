@@ -67,11 +67,14 @@ const MAY_HAVE_ARRIVED: ReadonlySet<ErrorCode> = new Set([
   "canceled",
 ]);
 
+/** Of hundreds of processes that are known, each may have been started with megabytes. */
+const MAX_COMMAND_CHARACTERS = 65_536;
+
 /** A process that this server watches. */
 export class Capture implements ProcessView {
   readonly sandbox: Sandbox;
   readonly pid: number;
-  /** As the daemon lists it; undefined for one that this server did not start. */
+  /** As the daemon lists it; undefined for one that this server did not start, and a long one. */
   readonly command: string | undefined;
   readonly startedAtMs: number;
   readonly isAttached: boolean;
@@ -99,7 +102,8 @@ export class Capture implements ProcessView {
   }) {
     this.sandbox = start.sandbox;
     this.pid = start.pid;
-    this.command = start.command;
+    const { command = "" } = start;
+    this.command = command.length <= MAX_COMMAND_CHARACTERS ? start.command : undefined;
     this.startedAtMs = start.startedAtMs;
     this.isAttached = start.isAttached;
     this.limitAtElapsedMs = start.limitAtElapsedMs;
