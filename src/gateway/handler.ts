@@ -3,6 +3,7 @@
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Clock } from "../common/clock.ts";
+import { endConnection } from "../common/end-connection.ts";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
@@ -153,6 +154,10 @@ function respondOn(request: IncomingMessage, { socket }: Connection): ServerResp
   response.shouldKeepAlive = false;
   // Connections of our own server are sockets.
   if (socket instanceof Socket) response.assignSocket(socket);
-  response.once("finish", () => socket.end());
+  response.once("finish", () => {
+    // What the client has sent behind its request would hide that it leaves.
+    socket.resume();
+    endConnection(socket);
+  });
   return response;
 }

@@ -5,6 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { wantedProtocols } from "../common/connection-headers.ts";
+import { endConnection } from "../common/end-connection.ts";
 import { discardRest, sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { keepingLittle } from "../common/loop-turns.ts";
@@ -13,7 +14,7 @@ import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { openServer, type ListenAddress, type OpenServer } from "./open-server.ts";
 import { probeClients } from "./probe-clients.ts";
-import { endConnection, refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
+import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsServer } from "./tls.ts";
 import { createWaitingRequests } from "./waiting-requests.ts";
 

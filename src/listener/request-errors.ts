@@ -5,6 +5,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import { endConnection } from "../common/end-connection.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { bindEmitter, failUntilClosed, type Operation, runOperation } from "../common/operation.ts";
@@ -85,14 +86,4 @@ export function refuseBroken(
   }
   const status = STATUSES[code] ?? "400 Bad Request";
   endConnection(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
-}
-
-const MAX_CLOSE_MS = 5_000;
-
-/** A client that never closes its side would keep the connection. */
-export function endConnection(socket: Duplex, last = ""): void {
-  socket.end(last, () => {
-    const timer = setTimeout(() => socket.destroy(), MAX_CLOSE_MS);
-    socket.once("close", () => clearTimeout(timer));
-  });
 }
