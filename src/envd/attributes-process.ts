@@ -7,7 +7,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "./bundled-program.ts";
-import { helperFault } from "./helper-fault.ts";
+import { helperFault, type HelperStreams } from "./helper-fault.ts";
 
 /** A file system that does not answer must not hold every caller. */
 const REPLY_MS = 10_000;
@@ -27,7 +27,7 @@ export class AttributesProcess {
   hasEnded = false;
   readonly #idleMs: number;
   readonly #child: ChildProcess;
-  readonly #input: Writable;
+  readonly #input: Writable | undefined;
   readonly #waiting: PromiseWithResolvers<Buffer>[] = [];
   /** The one timer: of the reply to the first request, or of the end where none waits. */
   #timer: NodeJS.Timeout | undefined;
@@ -42,12 +42,13 @@ export class AttributesProcess {
       stdio: ["pipe", "pipe", "ignore"],
     });
     this.#child = child;
-    this.#input = child.stdin;
-    this.#readReplies(child.stdout);
     // Whatever breaks ends it, and its end is told to all who wait.
     child.on("error", (error) => this.#end(helperFault("reader of file attributes", error)));
-    for (const source of [child.stdin, child.stdout]) source.on("error", () => this.#end());
     child.on("exit", () => this.#end());
+    const { stdin, stdout }: HelperStreams = child;
+    this.#input = stdin;
+    if (stdout !== undefined) this.#readReplies(stdout);
+    for (const source of [stdin, stdout]) source?.on("error", () => this.#end());
   }
 
   /** @throws HelperDied, SandboxError unavailable, deadline_exceeded, internal when it cannot start */
@@ -60,7 +61,7 @@ export class AttributesProcess {
     const answer = Promise.withResolvers<Buffer>();
     this.#waiting.push(answer);
     if (this.#waiting.length === 1) this.#setTimer();
-    this.#input.write(Buffer.concat([length, request]));
+    this.#input?.write(Buffer.concat([length, request]));
     return answer.promise;
   }
 

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { getSystemErrorName } from "node:util";
-import { isCode, SandboxError } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { commandText, type Launch } from "./launch.ts";
@@ -16,8 +16,6 @@ import { startFault, type ProcessStreams, type TerminalSize } from "./process-st
 const START_MS = 10_000;
 /** The kernel holds a size in two numbers of 16 bits. */
 const MAX_SIDE = 0xffff;
-const ORDERS_FD = 3;
-const REPORTS_FD = 4;
 
 export interface TerminalOptions {
   readonly config: ProcessConfig;
@@ -36,6 +34,10 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
   // A relay that never ran is told by `close`, and a signal that comes too late by nothing.
   relay.on("error", () => undefined);
   const streams = streamsOf(relay);
+  if (streams === undefined) {
+    const [error] = await once(relay, "error");
+    throw startFault(subject, error);
+  }
   const reports = readReports(relay, streams.reports);
   streams.orders.write(firstOrder(launch, size));
   const timer = setTimeout(() => relay.kill("SIGKILL"), START_MS);
@@ -66,14 +68,12 @@ interface Streams {
   readonly reports: Readable;
 }
 
-function streamsOf(relay: ChildProcess): Streams {
-  const { stdin: input, stdout: output } = relay;
-  const orders = relay.stdio[ORDERS_FD];
-  const reports = relay.stdio[REPORTS_FD];
-  const isWhole = orders instanceof Writable && reports instanceof Readable;
-  if (input === null || output === null || !isWhole) {
-    throw new SandboxError("internal", "a relay has no pipes");
-  }
+/** Undefined where no descriptor is left: its error follows. */
+function streamsOf(relay: ChildProcess): Streams | undefined {
+  const pipes: readonly unknown[] | undefined = relay.stdio;
+  const [input, output, , orders, reports] = pipes ?? [];
+  if (!(input instanceof Writable && output instanceof Readable)) return undefined;
+  if (!(orders instanceof Writable && reports instanceof Readable)) return undefined;
   // It never says anything there, but its end is seen only by who reads.
   if (orders instanceof Readable) orders.resume();
   // Broken ones end the relay; its `close` tells.

@@ -6,7 +6,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { SandboxError } from "../../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
-import { helperFault } from "../helper-fault.ts";
+import { helperFault, type HelperStreams } from "../helper-fault.ts";
 import { FrameReader, toFrame } from "./frames.ts";
 import { EventMask, parseKernelEvents, type KernelEvent } from "./kernel-event.ts";
 import { parseReports, type WatchReport } from "./listing.ts";
@@ -127,11 +127,10 @@ class InotifyProcess implements Inotify {
     const frames = new FrameReader((frame) => {
       if (this.#child === child) this.#receive(frame);
     });
-    child.stdout.on("data", (chunk: Buffer) => frames.push(chunk));
+    const { stdin, stdout }: HelperStreams = child;
+    stdout?.on("data", (chunk: Buffer) => frames.push(chunk));
     // Whatever breaks ends it, and its end is told to all.
-    for (const source of [child.stdin, child.stdout]) {
-      source.on("error", () => this.#lose(child));
-    }
+    for (const source of [stdin, stdout]) source?.on("error", () => this.#lose(child));
     child.on("error", (error) => {
       this.#lose(child, helperFault("reader of inotify events", error));
     });
