@@ -1,4 +1,7 @@
-/** A template that is removed while a build of another one stands on it: the build goes on. */
+/**
+ * A template that is removed while a build of another one stands on it: that build goes on, and has its
+ * layers from then on.
+ */
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,13 +12,17 @@ import { startTestService } from "../support/service.ts";
 
 const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;
 
-test.for([{ command: "true", state: "ready", layers: 2 }] as const)(
+test.for([
+  { command: "exit 3", state: "error", layers: 0 },
+  { command: "true", state: "ready", layers: 2 },
+] as const)(
   "a build of $command that ends as $state leaves $layers layers",
   async ({ command, state, layers }) => {
     await using service = await startTestService({ engine: createLayerEngine() });
-    const { builds, snapshot, templates } = service.embedded.sandboxes;
+    const { sandboxes } = service.embedded;
+    const { builds, templates } = sandboxes;
     const { sandboxID } = await service.create();
-    await snapshot(sandboxID, "below");
+    await sandboxes.snapshot(sandboxID, "below");
     const wanted = { name: "above", tags: [], cpus: undefined, memoryMb: undefined };
     const { template, build } = builds.request(wanted);
     using started = atStep("build.started", () => templates.remove("below"));

@@ -5,6 +5,7 @@ import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import { limitsOf } from "../builds/build-limits.ts";
+import { removeLayers, unnamedFolders } from "../builds/layer-folders.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { requireTagPlace } from "../templates/template-tags.ts";
 import { resolveImage } from "./base-image.ts";
@@ -31,9 +32,14 @@ export async function endBuild(
   const { record, log } = facts;
   const { buildId, templateId } = record;
   const beganMs = performance.now();
+  const bases: BuildRecord[] = [];
   const job: BuildJob = {
     ...facts,
-    resolveBase: (current) => resolveBase(context, current),
+    async resolveBase(current) {
+      const base = await resolveBase(context, current);
+      bases.push(base.build);
+      return base;
+    },
     findFiles: (hash) => context.runner.uploads.find(context.team, hash),
     requireSpace: () => requireLayerSpace(context, context.runner.layerSizes),
   };
@@ -54,8 +60,23 @@ export async function endBuild(
     "template.build ended",
   );
   await step("build.committed");
+  await releaseRemoved(context, bases);
   await evictSteps(context);
   removeOldBuilds(context, templateId);
+}
+
+/** Of what was removed while a build stood on it, that build had the last name of layers and disk. */
+async function releaseRemoved(
+  context: BuildsContext,
+  bases: readonly BuildRecord[],
+): Promise<void> {
+  const { store, layersDirectory } = context;
+  const removed = bases.filter(({ buildId }) => store.builds.get(buildId) === undefined);
+  if (removed.length === 0) return;
+  await cleanUpOrRetry(context, "layers of a removed base", async () => {
+    const folders = store.transaction(() => unnamedFolders(store, removed));
+    await removeLayers(layersDirectory, folders);
+  });
 }
 
 /** Build, tags and state appear together. */

@@ -14,13 +14,13 @@ interface Holder {
   readonly template: TemplateRecord;
 }
 
-/** From now on the build stands on the layers of this one. */
+/** From now on the build stands on the layers of this one, or on its disk; no build goes on from memory. */
 export function hold(
   { store, clock, owner }: HoldContext,
   { record, template }: Holder,
   build: BuildRecord,
 ): void {
-  const { cacheKey: _key, ...rest } = build;
+  const { cacheKey: _key, memory: _memory, ...rest } = build;
   store.builds.put({
     ...rest,
     buildId: record.buildId,

@@ -102,3 +102,15 @@ test("a build does not begin on a template that another process removed meanwhil
   holdFound(context, HOLDER, STEP);
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
 });
+
+test("the memory of a snapshot is not held: it goes with the snapshot", () => {
+  using store = openStore({ path: ":memory:" });
+  const memory = { folder: "../memory/below", team: "local" };
+  const below = { ...READY_BUILD, buildId: "below", layers: [{ root: "below/root" }], memory };
+  store.builds.put(below);
+  holdFound(contextOf(store), HOLDER, below);
+  expect(store.builds.get("mine")?.layers).toEqual(below.layers);
+  expect(store.builds.hasFolder("below")).toBe(true);
+  store.builds.remove("below");
+  expect(store.builds.hasFolder(memory.folder)).toBe(false);
+});
