@@ -15,6 +15,7 @@ import {
   type PageRequest,
   type Position,
 } from "../paging.ts";
+import { removeOldBuilds } from "../template-builds/team-limits.ts";
 import {
   registerBuiltIn,
   toStoredLayer,
@@ -35,6 +36,7 @@ import {
   listTags,
   publishTemplate,
   removeTags,
+  requireOwnTemplate,
   requireRemovable,
   type AssignedTags,
   type TagAssignment,
@@ -107,6 +109,13 @@ export async function registerBuiltIns(options: TemplatesOptions): Promise<void>
 export function createTemplates(options: TemplatesOptions): Templates {
   const { store, layersDirectory } = options;
   const peek = (reference: string) => lookUp(options, requireReference(reference));
+  /** A build that lost its last tag has no use for the memory that was kept for its sandboxes. */
+  const forgetUntagged = (reference: string) => {
+    const { templateId } = requireOwnTemplate(options, reference);
+    options.cleanUpLater(`old builds of ${templateId}`, async () =>
+      removeOldBuilds(options, templateId),
+    );
+  };
 
   return {
     resolve: (reference, limits) => resolveTemplate(options, reference, limits),
@@ -141,8 +150,15 @@ export function createTemplates(options: TemplatesOptions): Templates {
       });
     },
     publish: (reference, isPublic) => publishTemplate(options, reference, isPublic),
-    tag: (target, tags) => assignTags(options, target, tags),
-    untag: (name, tags) => removeTags(options, name, tags),
+    tag(target, tags) {
+      const assigned = assignTags(options, target, tags);
+      forgetUntagged(target);
+      return assigned;
+    },
+    untag(name, tags) {
+      removeTags(options, name, tags);
+      forgetUntagged(name);
+    },
     tags: (reference) => listTags(options, reference),
     assignments: (reference) => listAssignments(options, reference),
     toStored: (layer) => toStoredLayer(layersDirectory, layer),
