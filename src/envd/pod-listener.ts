@@ -7,6 +7,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
+import { endConnection } from "../common/end-connection.ts";
 import {
   POD_PORT,
   POD_PROTOCOL,
@@ -76,7 +77,10 @@ export function createPodListener(options: PodListenerOptions): Server {
     socket.on("error", () => socket.destroy());
     const outcome = admit(request, options, used);
     if (typeof outcome === "string") {
-      socket.end(`HTTP/1.1 ${outcome}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+      endConnection(
+        socket.resume(),
+        `HTTP/1.1 ${outcome}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+      );
       return;
     }
     handOver(outcome, socket, head);

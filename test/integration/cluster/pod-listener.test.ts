@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { podSchema } from "../../../src/cluster/api/objects.ts";
 import { toLateFault } from "../../../src/cluster/pods/boot-pod.ts";
@@ -26,6 +27,7 @@ const listener = createPodListener({
   controlServer: answering("control"),
   settings,
 });
+const countConnections = promisify(listener.getConnections.bind(listener));
 let port = 0;
 
 beforeAll(async () => {
@@ -100,6 +102,17 @@ test("a pass counts once", async () => {
   const pass = passFor("/control");
   expect(await enter({ pass })).toMatch(/ 101 /);
   expect(await enter({ pass })).toMatch(/^HTTP\/1.1 403 /);
+});
+
+test("a refused connection ends, whatever its client sends or keeps open", async () => {
+  const head =
+    "GET /control HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: sandbox-mcp\r\n\r\n";
+  const client = connect({ host: "127.0.0.1", port, allowHalfOpen: true });
+  client.write(head);
+  await once(client, "data");
+  client.write("more");
+  await expect.poll(async () => countConnections()).toBe(0);
+  client.destroy();
 });
 
 test.for([
