@@ -3,9 +3,8 @@
  * which the service holds what it held before, and 200 alive at once, with lists within 50 ms.
  */
 
-import { isDeepStrictEqual } from "node:util";
 import { startMeasuredServe } from "../test/support/load/measured-serve.ts";
-import { soak } from "../test/support/load/soak.ts";
+import { listGrown, soak } from "../test/support/load/soak.ts";
 
 const CYCLES = 2_000;
 const CALLS = 20_000;
@@ -26,8 +25,8 @@ export async function runSoak(): Promise<number> {
   const { before, after, end, growthBytes, listed, listP99Ms } = figures;
   const growthMib = growthBytes / MIB;
   const faults = [
-    ...(isDeepStrictEqual(after, before) ? [] : ["something is left of the cycles"]),
-    ...(isDeepStrictEqual(end, before) ? [] : ["something is left of those that were alive"]),
+    ...listGrown(before, after).map((grown) => `left of the cycles: ${grown}`),
+    ...listGrown(before, end).map((grown) => `left of those that were alive: ${grown}`),
     ...(growthMib <= MAX_GROWTH_MIB ? [] : [`memory grew by ${growthMib.toFixed(1)} MiB`]),
     ...(listed === ALIVE ? [] : [`${listed} of ${ALIVE} were listed`]),
     ...(listP99Ms <= MAX_LIST_MS ? [] : [`p99 of list is ${listP99Ms.toFixed(1)} ms`]),

@@ -5,6 +5,7 @@
 
 import { readdir } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { Agent, request } from "undici";
 import { createGate } from "../../../src/common/concurrency.ts";
 import { sandboxSchema } from "../../../src/wire/control.ts";
@@ -118,13 +119,24 @@ async function takeHoldings({ program, home }: TestServe): Promise<Holdings> {
   };
 }
 
-/** Once they are what is wanted, or the same twice; connections and a pool take their time. */
-async function settle(holdings: () => Promise<Holdings>, wanted?: Holdings): Promise<Holdings> {
+/**
+ * What there is more of than before. There may be less: a connection that is just ending when it is
+ * first counted is none later.
+ */
+export function listGrown(before: Holdings, later: Holdings): readonly string[] {
+  const counts = new Map(Object.entries(before));
+  const grown = Object.entries(later).filter(([name, count]) => count > (counts.get(name) ?? 0));
+  return grown.map(([name, count]) => `${name}: ${counts.get(name)}, then ${count}`);
+}
+
+/** Once no more is there than before, or the same twice; connections and a pool take their time. */
+async function settle(holdings: () => Promise<Holdings>, before?: Holdings): Promise<Holdings> {
   let last = await holdings();
   for (let attempt = 0; attempt < SETTLE_TRIES; attempt += 1) {
-    await delay(SETTLE_MS * (wanted === undefined ? 5 : 1));
+    await delay(SETTLE_MS * (before === undefined ? 5 : 1));
     const next = await holdings();
-    const isSettled = JSON.stringify(next) === JSON.stringify(wanted ?? last);
+    const isSettled =
+      before === undefined ? isDeepStrictEqual(next, last) : listGrown(before, next).length === 0;
     last = next;
     if (isSettled) break;
   }
