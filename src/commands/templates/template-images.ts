@@ -11,7 +11,7 @@ import { openArchive, openArchiveFile } from "../../images/archive.ts";
 import type { AddImageOptions, ImageLayer } from "../../images/images.ts";
 import { parseReference } from "../../images/reference.ts";
 import { removeLayers } from "../../sandboxes/builds/layer-folders.ts";
-import { forgetOldBuilds } from "../../sandboxes/template-builds/team-limits.ts";
+import { forgetOldBuilds } from "../../sandboxes/template-builds/old-builds.ts";
 import { pruneImages, registerImage } from "../../sandboxes/templates/image-templates.ts";
 import { openStore } from "../../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../../store/store.ts";

@@ -23,7 +23,7 @@ import {
 } from "../paging.ts";
 import { changeState, findEntry } from "../registry.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
-import { removeOldBuilds } from "../template-builds/team-limits.ts";
+import { removeOldBuilds } from "../template-builds/old-builds.ts";
 import { DEFAULT_TAG } from "../templates/built-ins.ts";
 import { newTemplate } from "../templates/new-template.ts";
 import { requireTagPlace } from "../templates/template-tags.ts";

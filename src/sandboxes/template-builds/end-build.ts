@@ -13,9 +13,10 @@ import type { BuildLog } from "./build-log.ts";
 import type { BuildRunner } from "./build-runner.ts";
 import { evictSteps } from "./cache.ts";
 import type { BuildBase } from "./dockerfile-state.ts";
+import { removeOldBuilds } from "./old-builds.ts";
 import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
-import { removeOldBuilds, requireLayerSpace } from "./team-limits.ts";
+import { requireLayerSpace } from "./team-limits.ts";
 
 /** A build that takes longer is taken for one that never ends. */
 export const BUILD_LIMIT_MS = 2 * 3_600_000;

@@ -15,7 +15,7 @@ import {
   type PageRequest,
   type Position,
 } from "../paging.ts";
-import { removeOldBuilds } from "../template-builds/team-limits.ts";
+import { removeOldBuilds } from "../template-builds/old-builds.ts";
 import {
   registerBuiltIn,
   toStoredLayer,

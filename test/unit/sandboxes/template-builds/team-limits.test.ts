@@ -9,6 +9,8 @@ import { requireSpace } from "../../../../src/sandboxes/template-builds/free-spa
 import {
   forgetOldBuilds,
   removeOldBuilds,
+} from "../../../../src/sandboxes/template-builds/old-builds.ts";
+import {
   requireLayerSpace,
   requireTemplatePlace,
 } from "../../../../src/sandboxes/template-builds/team-limits.ts";
