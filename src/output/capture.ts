@@ -4,6 +4,7 @@ import type { Sandbox } from "../client/envd.ts";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { toKnownCommand, type KnownCommand } from "./known-command.ts";
 import type { OutputSource, ProcessOutput } from "./process-output.ts";
 
 export type ProcessState =
@@ -67,15 +68,12 @@ const MAY_HAVE_ARRIVED: ReadonlySet<ErrorCode> = new Set([
   "canceled",
 ]);
 
-/** Of hundreds of processes that are known, each may have been started with megabytes. */
-const MAX_COMMAND_CHARACTERS = 65_536;
-
 /** A process that this server watches. */
 export class Capture implements ProcessView {
   readonly sandbox: Sandbox;
   readonly pid: number;
-  /** As the daemon lists it; undefined for one that this server did not start, and a long one. */
-  readonly command: string | undefined;
+  /** As the daemon lists it; undefined for one that this server did not start. */
+  readonly command: KnownCommand | undefined;
   readonly startedAtMs: number;
   readonly isAttached: boolean;
   /** When its time limit is over, by the clock of durations; undefined where none is known. */
@@ -102,8 +100,7 @@ export class Capture implements ProcessView {
   }) {
     this.sandbox = start.sandbox;
     this.pid = start.pid;
-    const { command = "" } = start;
-    this.command = command.length <= MAX_COMMAND_CHARACTERS ? start.command : undefined;
+    this.command = start.command === undefined ? undefined : toKnownCommand(start.command);
     this.startedAtMs = start.startedAtMs;
     this.isAttached = start.isAttached;
     this.limitAtElapsedMs = start.limitAtElapsedMs;

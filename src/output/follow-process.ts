@@ -5,6 +5,7 @@ import type { Clock } from "../common/clock.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { describeEnd, type Capture, type ProcessState } from "./capture.ts";
+import { isListedAs } from "./known-command.ts";
 import type { SandboxLogs } from "./logs.ts";
 import { toNote } from "./quote.ts";
 import { toEnding } from "./stored-process.ts";
@@ -153,10 +154,5 @@ export async function isReplaced(
   // A sandbox that does not answer this answers no other call about the process either.
   const running = await sandbox.process.list(signal).catch(() => []);
   const found = running.find((process) => process.pid === pid);
-  return found !== undefined && !isSame(found.cmd, command);
-}
-
-/** Services of other makers may list no command, one without its arguments, or one before it. */
-function isSame(listed: string, command: string): boolean {
-  return listed.endsWith(command) || command.startsWith(listed);
+  return found !== undefined && !isListedAs(found.cmd, command);
 }

@@ -1,4 +1,4 @@
-/** What a server knows of a process that it watches: its command, and whether it was killed by it. */
+/** What a server knows of a process that it watches: whether it was killed by it. */
 
 import { expect, test } from "vitest";
 import type { Sandbox } from "../../../src/client/envd.ts";
@@ -6,9 +6,8 @@ import { SandboxError } from "../../../src/common/errors.ts";
 import { Capture } from "../../../src/output/capture.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
 
-function makeCapture(command?: string): Capture {
+function makeCapture(): Capture {
   return new Capture({
-    ...(command !== undefined && { command }),
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what it is asked for here
     sandbox: { id: "i1" } as unknown as Sandbox,
     pid: 2,
@@ -39,12 +38,4 @@ test("SIGKILL counts as sent before its reply, and after a later one that is ref
   const refusal = new SandboxError("not_found", "no");
   await expect(capture.sendKill(async () => Promise.reject(refusal))).rejects.toBe(refusal);
   expect({ during, after: capture.isKillSent }).toEqual({ during: true, after: true });
-});
-
-test.for([
-  { length: 65_536, isKept: true },
-  { length: 65_537, isKept: false },
-])("a command of $length characters is kept: $isKept", ({ length, isKept }) => {
-  const { command } = makeCapture("x".repeat(length));
-  expect(command?.length).toBe(isKept ? length : undefined);
 });
