@@ -50,7 +50,7 @@ export interface ProcessView {
   readonly output: OutputSource;
   /** How much of the end of the output is neither on the disk nor in memory. */
   readonly unwrittenBytes: number;
-  /** Whether nobody takes its output any more, because the server that watched it has ended. */
+  /** Whether no server takes its output any more, because the server that watched it has ended. */
   readonly isOrphan: boolean;
   /** Resolves at the next output, at the end, or when the signal fires; at once for an orphan. */
   changed(signal: AbortSignal): Promise<void>;

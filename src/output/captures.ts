@@ -265,7 +265,7 @@ export class Captures implements AsyncDisposable {
     } catch (error) {
       log.debug({ op: "process.orphan", sandboxId: sandbox.id, err: error });
     }
-    // Nobody reads it, which would hold its connection.
+    // No call reads it, which would hold its connection.
     await events.return();
   }
 

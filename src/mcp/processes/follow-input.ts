@@ -20,7 +20,7 @@ export interface FollowOptions {
 }
 
 /**
- * Waits for output, until it pauses, the process ends, nobody takes its output any more, or the time
+ * Waits for output, until it pauses, the process ends, no server takes its output any more, or the time
  * is over. In a pause the output is looked at once: it may come byte by byte.
  */
 export async function followInput(process: ProcessView, options: FollowOptions): Promise<void> {
