@@ -181,14 +181,19 @@ begin_packages
 install_helpers
 finish_packages
 if [ "${1:-}" = --gvisor ]; then install_gvisor; fi
-# Meanwhile the base template is built, which needs nothing of these and nothing that is built.
+# Meanwhile the base template is built, which needs nothing of these and nothing that is built. With job
+# control they are a group of processes of their own, which ends as one where this script ends first.
+set -m
 {
   unpack_test_tools
   unpack_chart_tools
-} &
+} </dev/null &
 tools=$!
+set +m
+trap 'kill -- "-$tools" 2>/dev/null' EXIT
 built=0
 node_modules/.bin/node src/main.ts template pull base --if-missing >&2 || built=$?
 # Also where the template failed: what was begun ends before this script.
 wait "$tools"
+trap - EXIT
 exit "$built"

@@ -44,23 +44,42 @@ test("an installation of packages does not outlive a set-up that ends before it"
   await vi.waitFor(() => expect(() => process.kill(-group, 0)).toThrow("ESRCH"), 20_000);
 });
 
-test("what is unpacked beside a base template that fails is there at the end of the set-up", async () => {
-  await using folder = await makeTempFolder();
-  const [programs, scripts] = [
-    join(folder.path, "node_modules/.bin"),
-    join(folder.path, "scripts"),
-  ];
-  await mkdir(programs, { recursive: true });
+/** A clone in which nothing is missing but the tools for tests and the base template; returns its script. */
+async function writeClone(
+  folder: string,
+  programs: { readonly pull: string; readonly unpack: string },
+) {
+  const [bin, scripts] = [join(folder, "node_modules/.bin"), join(folder, "scripts")];
+  await mkdir(bin, { recursive: true });
   await mkdir(scripts);
-  await writeFile(join(programs, "node"), "#!/bin/sh\nexit 74\n", { mode: 0o755 });
-  // Whoever waits for what the script says must not wait for this one.
+  await writeFile(join(bin, "node"), `#!/bin/sh\n${programs.pull}\n`, { mode: 0o755 });
+  // Whoever waits for what the script says must not wait for what it has begun.
   const replaced = `begin_packages() { :; }; install_helpers() { :; }; unpack_chart_tools() { :; }
-unpack_test_tools() { exec >&- 2>&-; sleep 0.5; echo unpacked >unpacked; }`;
+unpack_test_tools() { exec >&- 2>&-; ${programs.unpack}; }`;
   const text = await readFile(SETUP, "utf8");
   const script = join(scripts, "setup.sh");
   await writeFile(script, text.replace(/^begin_packages$/m, `${replaced}\nbegin_packages`));
-  const env = { PATH: "/usr/bin:/bin" };
+  return script;
+}
+
+const env = { PATH: "/usr/bin:/bin" };
+
+test("what is unpacked beside a base template that fails is there at the end of the set-up", async () => {
+  await using folder = await makeTempFolder();
+  const unpack = "sleep 0.5; echo unpacked >unpacked";
+  const script = await writeClone(folder.path, { pull: "exit 74", unpack });
   const ended = promisify(execFile)("bash", [script], { env });
   await expect(ended).rejects.toMatchObject({ code: 74 });
   expect(await readFile(join(folder.path, "unpacked"), "utf8")).toBe("unpacked\n");
+});
+
+test("what is unpacked beside the base template does not outlive a set-up that is ended", async () => {
+  await using folder = await makeTempFolder();
+  const pull = "until [ -s started ]; do :; done; kill $PPID";
+  const unpack = "sleep 1000 & echo $! >started; wait";
+  const script = await writeClone(folder.path, { pull, unpack });
+  const ended = promisify(execFile)("bash", [script], { env });
+  await expect(ended).rejects.toMatchObject({ signal: "SIGTERM" });
+  const pid = Number(await readFile(join(folder.path, "started"), "utf8"));
+  await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow("ESRCH"), 20_000);
 });
