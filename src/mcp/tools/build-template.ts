@@ -136,6 +136,7 @@ async function request(params: Params, context: ToolContext): Promise<BuildRef> 
     throw new SandboxError("invalid_argument", "name is required for a new build");
   }
   refuseBuiltInName(name);
+  requireAssignments(params);
   const { control } = context.service;
   const { signal } = context;
   const wanted = {
@@ -147,6 +148,17 @@ async function request(params: Params, context: ToolContext): Promise<BuildRef> 
   const requested = control.requestBuild(wanted, signal);
   const made = await onOptionalRoute(requested, missing, () => control.list({ limit: 1 }, signal));
   return { templateId: made.templateID, buildId: made.buildID };
+}
+
+/** Before anything is recorded. A value that is missing is never taken for an empty one, as in a Dockerfile. */
+function requireAssignments({ steps = [] }: Params): void {
+  const index = steps.findIndex(({ type, value }) => type === "env" && !value.includes("="));
+  if (index === -1) return;
+  const given = quoteName(cutText(steps[index]?.value ?? "", MAX_NAME_CHARACTERS));
+  throw new SandboxError(
+    "invalid_argument",
+    `step ${index + 1}: env takes NAME=value, not ${given}`,
+  );
 }
 
 /** Returns a fault after which the build may go on. @throws SandboxError for a refusal. */

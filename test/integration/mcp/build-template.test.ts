@@ -67,6 +67,18 @@ test("a new build needs a name, a malformed variable is refused by its step", as
   expect(refused.text).toContain("step 1 (ENV)");
 });
 
+test("a variable without a value is refused before a template of the name exists", async () => {
+  await using world = await startMcpWorld();
+  const steps = [
+    { type: "env", value: "EMPTY=" },
+    { type: "env", value: "TOKEN" },
+  ];
+  const refused = await world.call("build_template", { name: "valueless", steps });
+  expect(refused.text).toMatch(/^invalid_argument: step 2: env takes NAME=value, not TOKEN/);
+  const listed = await world.call("list_templates", {});
+  expect(JSON.stringify(listed.fields["templates"])).not.toContain("valueless");
+});
+
 test.for(["base", "Base:v2", "local/base", "host", "code-interpreter", "code-interpreter-v1"])(
   "the name %s of a built-in template is given to no other one",
   async (name) => {
