@@ -1,6 +1,6 @@
 /** An OCI layout in an archive, as `template export` and other programs write it. */
 
-import { createReadStream } from "node:fs";
+import { constants, createReadStream } from "node:fs";
 import { mkdir, open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
@@ -21,10 +21,12 @@ const INDEX = "index.json";
 const MAX_FILES = 4_096;
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const PIECE_BYTES = 1024 * 1024;
+/** A named pipe that nothing writes to is opened at once, and refused. */
+const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /** @throws SandboxError not_found, failed_precondition for what is no file, compressed, or no archive */
 export async function openArchiveFile(path: string): Promise<FileHandle> {
-  const file = await open(path, "r").catch((error: unknown) => {
+  const file = await open(path, OPEN_FLAGS).catch((error: unknown) => {
     throw new SandboxError("not_found", `the archive cannot be opened: ${errorText(error)}`, {
       cause: error,
     });
@@ -94,9 +96,8 @@ async function unpackFiles(
   let bytes = 0;
   let files = 0;
   const stream = createReadStream("", { fd: source, start: 0, autoClose: false });
-  const reader = createByteReader(stream);
+  const reader = createByteReader(untilCanceled(stream, signal));
   await readTar(reader, async ({ kind, path: name, dataBytes, sparse }) => {
-    signal.throwIfAborted();
     const target = FILE_PATTERN.exec(name)?.[1];
     if (target === undefined || kind !== "file" || sparse !== undefined) {
       await reader.skip(dataBytes);
@@ -107,6 +108,17 @@ async function unpackFiles(
     if (bytes > maxBytes || files > MAX_FILES) layoutFault("the archive is too large");
     await writeFromReader(join(layout, target), reader, dataBytes);
   });
+}
+
+/** An entry has up to 8 GiB, and one that is passed over any size: between two of them is too late. */
+async function* untilCanceled(
+  stream: AsyncIterable<Buffer>,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of stream) {
+    signal.throwIfAborted();
+    yield chunk;
+  }
 }
 
 /** A second file of the same name is a fault: which of them counts would be a matter of taste. */
