@@ -85,14 +85,19 @@ export async function writeDurably(path: string, text: string, mode = 0o600): Pr
   await syncFolder(dirname(path));
 }
 
+/** Makes durable what a file holds. */
+export async function syncFile(path: string | Buffer): Promise<void> {
+  const file = await open(path, "r");
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
 /** Makes durable which names a folder has. */
 export async function syncFolder(directory: string | Buffer): Promise<void> {
-  const folder = await open(directory, "r");
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+  await syncFile(directory);
 }
 
 /** Whether it is there and this process may change it; what is mounted read-only it may not. */

@@ -18,7 +18,7 @@ import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { COPY_FULL_PATTERN, errorText, SandboxError } from "../common/errors.ts";
-import { ifThere } from "../common/files.ts";
+import { ifThere, syncFile, syncFolder } from "../common/files.ts";
 import { sha256Hex } from "../common/hash.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
@@ -198,8 +198,8 @@ async function openNameless(directory: string): Promise<FileHandle | undefined> 
 }
 
 /**
- * The archive appears under its name when it is complete: what an export that is killed wrote goes
- * with it, where the file system can do that. No other file beside it changes.
+ * The archive appears under its name when it is complete and on the disk: what an export that is killed
+ * wrote goes with it, where the file system can do that. No other file beside it changes.
  */
 async function pack(layout: string, file: string, signal: AbortSignal): Promise<void> {
   const draft = newDraft(file);
@@ -215,7 +215,10 @@ async function pack(layout: string, file: string, signal: AbortSignal): Promise<
     });
     await step("export.written");
     if (nameless !== undefined) await runProgram(["ln", "--logical", archive, draft]);
+    await syncFile(draft);
     await rename(draft, file);
+    // Some file systems that a user may name, as of shared folders, cannot do this.
+    await ifThere(syncFolder(dirname(file)), "EINVAL");
   } catch (error) {
     await rm(draft, { force: true });
     if (!COPY_FULL_PATTERN.test(errorText(error))) throw error;

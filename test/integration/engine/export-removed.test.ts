@@ -1,14 +1,24 @@
 /**
  * Exports that must not write: of layers that are removed meanwhile, and to what is no file. The error
- * says why. Nor does one write a file that its end would leave.
+ * says why. Nor does one write a file that its end would leave, or that a power cut would empty.
  */
 
 import { execFileSync } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { readdirSync } from "node:fs";
-import { mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { expect, test } from "vitest";
+import { existsSync, readdirSync, readlinkSync } from "node:fs";
+import {
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+  type FileHandle,
+} from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { expect, test, vi } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import type { StepMessage } from "../../../src/common/steps.ts";
@@ -119,4 +129,24 @@ test.skipIf(isRootless())("a link to a file that is not there yet stays a link",
     isWritten: false,
     added,
   });
+});
+
+test.skipIf(isRootless())("an archive is on the disk before it has its name", async () => {
+  await using handle = await open("/dev/null");
+  const type: Pick<FileHandle, "sync"> = Object.getPrototypeOf(handle);
+  const { sync } = type;
+  const synced: unknown[] = [];
+  using spy = vi.spyOn(type, "sync").mockImplementation(async function (this: FileHandle) {
+    const path = readlinkSync(`/proc/self/fd/${this.fd}`);
+    const isFolder = path.endsWith("/out");
+    const name = join(isFolder ? path : dirname(path), "mine.tar");
+    synced.push({ isFolder, isNamed: existsSync(name) });
+    await sync.call(this);
+  });
+  await exportLayer("nothing");
+  expect(spy).toHaveBeenCalledTimes(2);
+  expect(synced).toEqual([
+    { isFolder: false, isNamed: false },
+    { isFolder: true, isNamed: true },
+  ]);
 });
