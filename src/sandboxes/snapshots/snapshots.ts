@@ -96,10 +96,11 @@ async function removeReplaced(
   context: Services & Tenant & Folders,
   name: SnapshotName,
 ): Promise<void> {
-  const { templateId } = ownTemplate(context, name) ?? {};
-  if (templateId === undefined) return;
-  const remove = async () => removeOldBuilds(context, templateId);
-  await cleanUpOrRetry(context, `old builds of ${templateId}`, remove);
+  if (name.alias === undefined) return;
+  await cleanUpOrRetry(context, `old builds of ${name.alias}`, async () => {
+    const { templateId } = ownTemplate(context, name) ?? {};
+    if (templateId !== undefined) removeOldBuilds(context, templateId);
+  });
 }
 
 async function take(
