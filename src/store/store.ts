@@ -248,6 +248,8 @@ export interface BuildTable {
   /** Newest first, those still building included. */
   ofTemplate(templateId: string): BuildRecord[];
   readyOf(templateId: string): { newest: BuildRecord | undefined; amount: number };
+  /** Those that are being made, by any owner. */
+  unfinished(): BuildRecord[];
   unfinishedOfOwner(owner: string): BuildRecord[];
   unfinishedOwners(): string[];
   all(): BuildRecord[];

@@ -9,6 +9,7 @@ import { requireDiskSpace } from "../disks/disk-space.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { pruneImagesInService } from "../templates/image-templates.ts";
 import { isCachedStep } from "./cache.ts";
+import { withoutHeld } from "./hold.ts";
 import { removeIdle, UPLOADS } from "./uploads.ts";
 
 type SpaceContext = Pick<Services, "store" | "clock" | "log" | "retry"> &
@@ -64,7 +65,7 @@ export interface Forgotten {
 
 /**
  * Forgets the older half of the cached steps that are meant; undefined where there are none. Those on
- * which a build stands that is running give no space, and the build would lose their last name.
+ * which a build stands that is running give no space.
  */
 export function forgetOldestSteps(
   store: Store,
@@ -72,10 +73,7 @@ export function forgetOldestSteps(
 ): Forgotten | undefined {
   return store.transaction(() => {
     const cached = store.builds.withoutTemplate().filter(isMeant);
-    if (cached.length === 0) return undefined;
-    const running = store.builds.all().filter(({ status }) => status === "building");
-    const held = new Set(running.flatMap(layerFolders));
-    const free = cached.filter((build) => !layerFolders(build).every((name) => held.has(name)));
+    const free = withoutHeld(store, cached);
     if (free.length === 0) return undefined;
     const oldest = free.toSorted((left, right) => left.createdAtMs - right.createdAtMs);
     const steps = oldest.slice(0, Math.ceil(oldest.length / 2));

@@ -4,7 +4,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { isOpenTree } from "../../common/tree-modes.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../../store/store.ts";
-import { toLayers } from "../builds/layer-folders.ts";
+import { layerFolders, toLayers } from "../builds/layer-folders.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
 
 type HoldContext = Pick<Services, "store" | "clock"> & Pick<Tenant, "owner">;
@@ -51,6 +51,21 @@ function holdIfThere(context: HoldContext, holder: Holder, build: BuildRecord): 
     const isThere = store.builds.get(build.buildId) !== undefined;
     if (isThere) hold(context, holder, build);
     return isThere;
+  });
+}
+
+/**
+ * Those of these cached steps on which no build stands that is running: a build that goes on to other
+ * layers removes none, so only the row of the step leads to those that it leaves.
+ */
+export function withoutHeld(
+  { builds }: Pick<Store, "builds">,
+  steps: readonly BuildRecord[],
+): BuildRecord[] {
+  const held = new Set(builds.unfinished().flatMap(layerFolders));
+  return steps.filter((build) => {
+    const names = layerFolders(build);
+    return names.length === 0 || names.some((name) => !held.has(name));
   });
 }
 

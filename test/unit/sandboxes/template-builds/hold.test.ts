@@ -4,6 +4,7 @@ import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { forgetOldestSteps } from "../../../../src/sandboxes/template-builds/free-space.ts";
 import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds/hold.ts";
 import { newTemplate } from "../../../../src/sandboxes/templates/new-template.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
@@ -113,4 +114,17 @@ test("the memory of a snapshot is not held: it goes with the snapshot", () => {
   expect(store.builds.hasFolder("below")).toBe(true);
   store.builds.remove("below");
   expect(store.builds.hasFolder(memory.folder)).toBe(false);
+});
+
+test("held steps are found without reading the records of builds that are ready", () => {
+  using store = openStore({ path: ":memory:" });
+  const { templateId } = HOLDER.template;
+  store.templates.put(HOLDER.template);
+  // Of a later version: this one reads no such record.
+  store.builds.put({ ...READY_BUILD, buildId: "kept", templateId, createdAtMs: Number.NaN });
+  store.builds.put(STEP);
+  const free = { ...STEP, buildId: "free", layers: [{ root: "base/root" }, { root: "free/root" }] };
+  store.builds.put(free);
+  holdFound(contextOf(store), HOLDER, STEP);
+  expect(forgetOldestSteps(store, () => true)).toEqual({ steps: [free], folders: ["free"] });
 });
