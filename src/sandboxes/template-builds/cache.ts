@@ -9,6 +9,7 @@ import { removeLayers, unnamedFolders } from "../builds/layer-folders.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import type { BuildStep } from "./build-request.ts";
+import { withoutHeld } from "./hold.ts";
 import type { StepState } from "./run-step.ts";
 
 /** Changes with what steps do, so that layers of another version are not used. */
@@ -60,7 +61,7 @@ export async function evictSteps(
   );
 }
 
-/** Returns the folders that nothing names any more. */
+/** Returns the folders that nothing names any more. What a running build holds is forgotten after it. */
 export function forgetOldSteps(store: Store, nowMs: number): string[] {
   return store.transaction(() => {
     const steps = store.builds
@@ -68,12 +69,13 @@ export function forgetOldSteps(store: Store, nowMs: number): string[] {
       .filter(isCachedStep)
       .toSorted((left, right) => right.createdAtMs - left.createdAtMs);
     const counts = new Map<string, number>();
-    const old = steps.filter(({ templateId, createdAtMs }) => {
+    const due = steps.filter(({ templateId, createdAtMs }) => {
       const count = (counts.get(templateId) ?? 0) + 1;
       counts.set(templateId, count);
       // By the distance in time: the clock may have been set back.
       return count > MAX_CACHED_STEPS || Math.abs(nowMs - createdAtMs) > MAX_AGE_MS;
     });
+    const old = withoutHeld(store, due);
     for (const { buildId } of old) store.builds.remove(buildId);
     return unnamedFolders(store, old);
   });

@@ -4,6 +4,7 @@ import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { forgetOldSteps } from "../../../../src/sandboxes/template-builds/cache.ts";
 import { forgetOldestSteps } from "../../../../src/sandboxes/template-builds/free-space.ts";
 import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds/hold.ts";
 import { newTemplate } from "../../../../src/sandboxes/templates/new-template.ts";
@@ -114,6 +115,24 @@ test("the memory of a snapshot is not held: it goes with the snapshot", () => {
   expect(store.builds.hasFolder("below")).toBe(true);
   store.builds.remove("below");
   expect(store.builds.hasFolder(memory.folder)).toBe(false);
+});
+
+const LONG_AFTER_MS = 30 * 24 * 3_600_000;
+
+test("an old step keeps its row while a build holds it, so that its layers go with the row", () => {
+  using store = openStore({ path: ":memory:" });
+  store.builds.put(STEP);
+  holdFound(contextOf(store), HOLDER, STEP);
+  expect(forgetOldSteps(store, LONG_AFTER_MS)).toEqual([]);
+  // The build made one layer of all steps.
+  const held = store.builds.get("mine") ?? READY_BUILD;
+  store.builds.put({
+    ...held,
+    status: "ready",
+    layers: [{ root: "base/root" }, { root: "mine/root" }],
+  });
+  expect(forgetOldSteps(store, LONG_AFTER_MS)).toEqual(["step"]);
+  expect(store.builds.get("step")).toBeUndefined();
 });
 
 test("held steps are found without reading the records of builds that are ready", () => {
