@@ -6,7 +6,14 @@ import { MODE_PATTERN, OWNER_PATTERN } from "../../sandboxes/template-builds/ste
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
 import { readInstructions, readList, type InstructionText } from "./instructions.ts";
-import { readFlags, readShell, withDocuments, type Refuse, type Shell } from "./run-command.ts";
+import {
+  readFlags,
+  readShell,
+  splitOption,
+  withDocuments,
+  type Refuse,
+  type Shell,
+} from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -194,7 +201,7 @@ function readCopy({ content, variables, refuse }: CopyText): string[][] {
   const words = rest.split(/\s+/);
   const flags = new Map<string, string>();
   for (const flag of leading.split(/\s+/).filter((word) => word !== "")) {
-    const [name = "", value = ""] = flag.slice(2).split("=");
+    const [name = "", value = ""] = splitOption(flag.slice(2));
     if (!COPY_FLAGS.has(name)) refuse(`with --${name} is not supported`);
     flags.set(name, variables.expand(value, refuse));
   }

@@ -28,9 +28,14 @@ export function readFlags(content: string, refuse: Refuse): FlaggedCommand {
   }
 }
 
+/** Name and value of `NAME=VALUE`; the value may have further signs of equality. */
+export function splitOption(option: string): string[] {
+  return option.split(/=(.*)/s, 2);
+}
+
 /** Its variables are those of the shell that makes it. */
 function makeMountPoint(options: string, refuse: Refuse): string {
-  const pairs = options.split(",").map((pair) => pair.split("="));
+  const pairs = options.split(",").map(splitOption);
   const values: Record<string, string | undefined> = Object.fromEntries(pairs);
   const { type = "bind", uid, gid, mode } = values;
   if (!SPARE_MOUNTS.has(type)) refuse(`with --mount of type ${type} is not supported`);

@@ -87,6 +87,8 @@ test.for([
   ["FROM a\nCOPY --chown=$U a b", "Dockerfile:2: COPY has the variable U"],
   ["FROM a\nCOPY --chown=a:b:c a b", "Dockerfile:2: COPY with --chown needs"],
   ["FROM a\nCOPY --chown a b", "Dockerfile:2: COPY with --chown needs"],
+  ["FROM a\nCOPY --chown=a=b a b", "Dockerfile:2: COPY with --chown needs"],
+  ["FROM a\nCOPY --chmod=755=x a b", "Dockerfile:2: COPY with --chmod needs"],
   ["FROM a\nCOPY --chmod=u+x a b", "Dockerfile:2: COPY with --chmod needs"],
   ["FROM a\nENV", "Dockerfile:2: ENV needs a name"],
   ["FROM a\nENV A", "Dockerfile:2: ENV needs a name"],
@@ -141,6 +143,7 @@ test.for([
 
 test.for([
   ["type=cache,target=/x", 'mkdir -p -- "/x"'],
+  ["type=cache,target=/x=y", 'mkdir -p -- "/x=y"'],
   ["dst=in/$A,type=tmpfs", 'mkdir -p -- "in/$A"'],
   [
     "type=cache,destination=/x,uid=1000,gid=7,mode=0700,sharing=locked",
