@@ -1,7 +1,10 @@
 /** The body of a reply that carries several parts of one file. */
 
 import { randomBytes } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
 import type { Part } from "./conditions.ts";
+
+export const READ_BYTES = 262_144;
 
 export interface ByteRanges {
   readonly contentType: string;
@@ -34,4 +37,29 @@ export function layOutRanges(
     parts: laidOut,
     tail,
   };
+}
+
+/**
+ * The body as it is read; `onShort` is called, and nothing follows, where the file shrank meanwhile. A
+ * stream of Node for each part would leave its listeners on the file and the reply until both end.
+ */
+export async function* readRanges(
+  file: FileHandle,
+  { parts, tail }: ByteRanges,
+  onShort: () => void,
+): AsyncGenerator<Uint8Array> {
+  for (const { head, part } of parts) {
+    yield Buffer.from(head);
+    for (let position = part.start; position <= part.end;) {
+      const chunk = Buffer.allocUnsafe(Math.min(READ_BYTES, part.end - position + 1));
+      const { bytesRead } = await file.read(chunk, 0, chunk.length, position);
+      if (bytesRead === 0) {
+        onShort();
+        return;
+      }
+      position += bytesRead;
+      yield chunk.subarray(0, bytesRead);
+    }
+  }
+  yield Buffer.from(tail);
 }

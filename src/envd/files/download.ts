@@ -12,7 +12,7 @@ import { fileUser, sendFault, sendStatus, type Exchange } from "../exchange.ts";
 import { open, stat } from "../file-system.ts";
 import { baseName } from "../path.ts";
 import { selectCoding } from "./accept-encoding.ts";
-import { layOutRanges } from "./byte-ranges.ts";
+import { layOutRanges, READ_BYTES, readRanges } from "./byte-ranges.ts";
 import { decideDelivery, isHttpDate, type ConditionHeaders, type Part } from "./conditions.ts";
 import { inlineDisposition } from "./disposition.ts";
 import { readFileQuery } from "./file-query.ts";
@@ -24,7 +24,6 @@ const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTT
 const SNIFFED_BYTES = 512;
 /** No file of sysfs has more, though each says that it has exactly so much. */
 const START_BYTES = 4_096;
-const READ_BYTES = 262_144;
 /** Errors of the system, not those of Node. */
 const SYSTEM_CODE = /^E[A-Z0-9]+$/;
 /** From the middle of a file, whose start may be a head of another kind. */
@@ -235,49 +234,39 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
   response.setHeader("content-type", type);
   // Files of the kernel say that they are empty or of a page; their length is known at the end.
   if (start.length !== Math.min(stats.size, START_BYTES)) {
-    await sendParts(content, [{ part: { start: 0, end: Number.POSITIVE_INFINITY } }]);
+    await sendPart(content, { start: 0, end: Number.POSITIVE_INFINITY });
   } else if (delivery.kind === "whole") {
     response.setHeader("content-length", stats.size);
-    await sendParts(content, [{ part: { start: 0, end: stats.size - 1 } }]);
+    await sendPart(content, { start: 0, end: stats.size - 1 });
   } else if (delivery.kind === "part") {
     const range = `bytes ${delivery.start}-${delivery.end}/${stats.size}`;
     response.setHeader("content-range", range);
     response.setHeader("content-length", delivery.end - delivery.start + 1);
     response.statusCode = 206;
-    await sendParts(content, [{ part: delivery }]);
+    await sendPart(content, delivery);
   } else {
     const ranges = layOutRanges(delivery.parts, { type, size: stats.size });
     response.setHeader("content-type", ranges.contentType);
     response.setHeader("content-length", ranges.contentLength);
     response.statusCode = 206;
-    await sendParts(content, ranges.parts, ranges.tail);
+    // The promised length cannot be kept, and the client must see that.
+    const body = readRanges(file, ranges, () => response.destroy());
+    await pipeline(body, response, { signal: exchange.signal });
   }
 }
 
-async function sendParts(
-  { exchange, file }: Content,
-  parts: readonly { readonly head?: string; readonly part: Part }[],
-  tail = "",
-): Promise<void> {
+async function sendPart({ exchange, file }: Content, part: Part): Promise<void> {
   const { response, signal } = exchange;
-  if (isHead(exchange)) {
+  if (isHead(exchange) || part.end < part.start) {
     response.end();
     return;
   }
-  for (const { head, part } of parts) {
-    if (head !== undefined) response.write(head);
-    if (part.end < part.start) continue;
-    const options = { ...part, highWaterMark: READ_BYTES, autoClose: false };
-    const source = file.createReadStream(options);
-    await pipeline(source, response, { signal, end: false });
-    const isShort = Number.isFinite(part.end) && source.bytesRead < part.end - part.start + 1;
-    // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
-    if (isShort) {
-      response.destroy();
-      return;
-    }
-  }
-  response.end(tail);
+  const source = file.createReadStream({ ...part, highWaterMark: READ_BYTES, autoClose: false });
+  await pipeline(source, response, { signal, end: false });
+  const isShort = Number.isFinite(part.end) && source.bytesRead < part.end - part.start + 1;
+  // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
+  if (isShort) response.destroy();
+  else response.end();
 }
 
 function appended(value: number | string | readonly string[] | undefined, item: string): string {

@@ -25,6 +25,28 @@ test("several parts of a file come as one body, each with its place", async () =
   expect(reply.text).toBe(`${part("0-2", "012")}${part("8-9", "89")}--${boundary}--\r\n`);
 });
 
+test("of many parts nothing stays behind while the rest is sent", async () => {
+  await using folder = await mkdtempDisposable("/tmp/envd-ranges-");
+  const log = join(folder.path, "stderr");
+  // Node warns there of an object that gets more and more listeners.
+  await using daemon = await startTestDaemon({ within: ["sh", "-c", 'exec "$@" 2> "$0"', log] });
+  const path = join(daemon.folder, "digits");
+  await writeFile(path, "0123456789".repeat(100));
+  const ranges = Array.from({ length: 200 }, (_, index) => `${5 * index}-${5 * index + 4}`);
+  const { status, text } = await daemon.http(`/files?path=${path}`, {
+    headers: { range: `bytes=${ranges.join(",")}` },
+  });
+  const parts = [
+    ...text.matchAll(
+      /Content-Range: bytes (?<range>[0-9-]+)\/1000\r\n.*\r\n\r\n(?<part>[0-9]+)\r\n/g,
+    ),
+  ];
+  const expected = ranges.map((range, index) => [range, index % 2 === 0 ? "01234" : "56789"]);
+  expect(status).toBe(206);
+  expect(parts.map(({ groups }) => [groups?.["range"], groups?.["part"]])).toEqual(expected);
+  expect(await readFile(log, "utf8")).not.toContain("MaxListenersExceededWarning");
+});
+
 test("parts that are larger than the file together are the whole of it", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "digits");
