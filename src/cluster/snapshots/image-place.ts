@@ -11,7 +11,10 @@ const PLAIN = "http://";
 const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/;
 const HUB = "docker.io";
 const HUB_HOST = "registry-1.docker.io";
-const HUB_KEY = "https://index.docker.io/v1/";
+/** As docker names it in logins. */
+const HUB_INDEX = "index.docker.io";
+/** The keys of whole registries, with the versions of the API that docker and its helpers write. */
+const LOGIN_KEY = /^(?:https?:\/\/)?(?<host>[^/]+)(?:\/(?:v[12]\/?)?)?$/;
 
 export interface SnapshotSettings {
   /** `[http://]HOST/REPOSITORY` */
@@ -73,12 +76,20 @@ async function findLogin(file: string, host: string): Promise<RegistryCredential
       hint: "--snapshot-registry-login names a config.json as docker writes it",
     });
   }
-  const keys = [host, `https://${host}`, ...(host === HUB ? [HUB_KEY] : [])];
-  const found = keys.map((key) => auths[key]).find((entry) => entry !== undefined);
+  const entries = Object.entries(auths);
+  const [, found] =
+    entries.find(([key]) => key === host) ??
+    entries.find(([key]) => hostOfLogin(key) === host) ??
+    [];
   if (found === undefined) return undefined;
   const { auth, username = "", password = "" } = found;
   if (auth === undefined || auth === "") return { username, password };
   const text = Buffer.from(auth, "base64").toString("utf8");
   const colon = text.indexOf(":");
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+function hostOfLogin(key: string): string | undefined {
+  const host = LOGIN_KEY.exec(key)?.groups?.["host"]?.toLowerCase();
+  return host === HUB_INDEX ? HUB : host;
 }
