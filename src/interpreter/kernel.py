@@ -57,6 +57,19 @@ class Owner:
         return self.variables
 
 
+def open_pipes(count):
+    """So many pipes, or none where this process may open no further file."""
+    pipes = []
+    try:
+        for _ in range(count):
+            pipes.append(os.pipe())
+    except OSError:
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
+        raise
+    return pipes
+
+
 class Kernel:
     """The process of one context. `execute` runs one cell and reports through `emit`."""
 
@@ -111,8 +124,7 @@ class Kernel:
     async def spawn(self, arguments, **options):
         """Starts the process, the leader of a session, which ends with this server."""
         self.variables = self.owner.read_variables()
-        out_end, out = os.pipe()
-        error_end, error = os.pipe()
+        (out_end, out), (error_end, error) = open_pipes(2)
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *END_WITH_PARENT,

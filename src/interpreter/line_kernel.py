@@ -7,7 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
-from kernel import Kernel, KernelDied, KernelFailed
+from kernel import Kernel, KernelDied, KernelFailed, open_pipes
 from output import open_reader, open_writer
 from results import error_line, result_line
 
@@ -35,8 +35,7 @@ class LineKernel(Kernel):
         raise NotImplementedError
 
     async def start(self):
-        asked, write_end = os.pipe()
-        read_end, answered = os.pipe()
+        (asked, write_end), (read_end, answered) = open_pipes(2)
         try:
             await self.spawn(self.command(asked, answered), pass_fds=(asked, answered))
         except BaseException:
