@@ -52,7 +52,7 @@ export class Captures implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #work = new Set<Promise<void>>();
   readonly #attaching = new Map<string, Promise<ProcessView>>();
-  /** Starts under way, which have no capture yet. */
+  /** Starts and attaches under way, which have no capture yet. */
   #starting = 0;
   /** Each has a stream. A daemon that gives one pid twice leaves only the newer one in the table. */
   #followed = 0;
@@ -110,14 +110,12 @@ export class Captures implements AsyncDisposable {
     const key = keyOf(sandbox.id, pid);
     const known = this.find(sandbox.id, pid);
     if (known !== undefined && known.state.kind !== "lost") return known;
+    const underWay = this.#attaching.get(key);
+    if (underWay !== undefined) return underWay;
     this.#requireSlot();
-    const attaching = this.#attaching.get(key) ?? this.#attach(sandbox, pid);
+    const attaching = this.#attach(sandbox, pid).finally(() => this.#attaching.delete(key));
     this.#attaching.set(key, attaching);
-    try {
-      return await attaching;
-    } finally {
-      this.#attaching.delete(key);
-    }
+    return attaching;
   }
 
   /**
@@ -158,10 +156,9 @@ export class Captures implements AsyncDisposable {
 
   async #attach(sandbox: Sandbox, pid: number): Promise<ProcessView> {
     const events = sandbox.process.connect(pid, this.#stop.signal);
-    await readPid(events);
     let found: { readonly capture: Capture } | { readonly view: ProcessView };
     try {
-      found = await this.#prepare(sandbox, pid);
+      found = await this.#counted(this.#prepare(events, sandbox, pid));
     } catch (error) {
       await events.return();
       throw error;
@@ -172,7 +169,8 @@ export class Captures implements AsyncDisposable {
   }
 
   /** The capture that is to take the output, or what needs none. */
-  async #prepare(sandbox: Sandbox, pid: number) {
+  async #prepare(events: ProcessEvents, sandbox: Sandbox, pid: number) {
+    await readPid(events);
     const { clock, logs } = this.#options;
     const lost = this.#table.get(keyOf(sandbox.id, pid));
     if (lost !== undefined && (await this.endReplaced(lost))) return { view: lost };

@@ -1,0 +1,44 @@
+/** How many processes a server watches at once, however many calls ask for them together. */
+
+import { expect, test } from "vitest";
+import type { Sandbox } from "../../../src/client/envd.ts";
+import { createSystemClock } from "../../../src/common/clock.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { Captures } from "../../../src/output/captures.ts";
+import { SandboxLogs } from "../../../src/output/logs.ts";
+import { startSpools } from "../../../src/spool/spools.ts";
+
+const LIMIT = 128;
+
+/** Every process runs until the server ends. */
+function sandboxOf(running: Set<number>): Sandbox {
+  async function* connect(pid: number, signal: AbortSignal) {
+    running.add(pid);
+    yield { type: "start", pid };
+    await new Promise((_resolve, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+  }
+  const list = async () => [...running].map((pid) => ({ pid }));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what it is asked for here
+  return { id: "i1", process: { connect, list } } as unknown as Sandbox;
+}
+
+test("processes that are attached to together are counted before they are watched", async () => {
+  const clock = createSystemClock();
+  const log = createSilentLog();
+  await using spools = startSpools({ root: undefined, clock, log });
+  await using logs = new SandboxLogs({ clock, spools, log });
+  await using captures = new Captures({ clock, logs, log, spools, isRunning: async () => false });
+  const running = new Set<number>();
+  const sandbox = sandboxOf(running);
+  const pids = Array.from({ length: LIMIT + 2 }, (_, index) => index + 1);
+  // A process that is attached to twice takes one place.
+  const asked = [1, ...pids].map(async (pid) => captures.attach(sandbox, pid));
+  const failures = (await Promise.allSettled(asked)).flatMap((each) =>
+    each.status === "rejected" ? [String(each.reason)] : [],
+  );
+  expect(failures).toEqual(Array(2).fill(expect.stringContaining("128 processes run, the limit")));
+  expect(running.size).toBe(LIMIT);
+  expect(captures.inState("i1", "running")).toHaveLength(LIMIT);
+});
