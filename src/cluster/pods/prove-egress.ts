@@ -12,6 +12,8 @@ import type { PodDialer } from "./dial.ts";
 /** Network plugins apply policies to a new Pod within this time. */
 const APPLY_MS = 5_000;
 const POLL_MS = 250;
+/** In a row: one lost packet, or a Pod that stands still for a second, fails one. */
+const FAILED_ATTEMPTS = 2;
 const MAX_REPLY_BYTES = 1_024;
 
 const replySchema = z.object({ isReached: z.boolean() });
@@ -35,11 +37,13 @@ export async function proveEnforcement(
   // A server that listens on TCP has such an address.
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   const { port } = server.address() as AddressInfo;
-  for (;;) {
+  for (let failed = 0; ; ) {
     const call = { path: "/reach", maxBytes: MAX_REPLY_BYTES, body: { host, port } };
     const body = await askDaemon(dialer, call, signal);
-    if (!replySchema.parse(parseJson(body)).isReached) return;
-    if (performance.now() > endMs) break;
+    const { isReached } = replySchema.parse(parseJson(body));
+    failed = isReached ? 0 : failed + 1;
+    if (failed === FAILED_ATTEMPTS) return;
+    if (isReached && performance.now() > endMs) break;
     await delay(POLL_MS, undefined, { signal });
   }
   throw new SandboxError("unimplemented", "this cluster enforces no NetworkPolicy", {

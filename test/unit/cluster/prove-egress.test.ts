@@ -35,3 +35,23 @@ test("no port of the front stays open", async () => {
   expect(countServers()).toBe(before);
   await closeServer(daemon);
 });
+
+test.for([
+  { replies: [false, false], what: "two failed attempts in a row prove it" },
+  { replies: [true, false, true, false, false], what: "one lost packet does not" },
+])("$what", async ({ replies }) => {
+  const left = [...replies];
+  await using daemon = createServer((_request, response) => {
+    response.end(JSON.stringify({ isReached: left.shift() }));
+  });
+  const port = await listenOnLoopback(daemon);
+  const dialer = {
+    async dialControl() {
+      const socket = connect(port, "127.0.0.1");
+      await once(socket, "connect");
+      return socket;
+    },
+  };
+  await proveEnforcement(dialer, AbortSignal.timeout(30_000));
+  expect(left).toEqual([]);
+});
