@@ -172,6 +172,22 @@ test("one that its client ends while it is adopted is not adopted", async () => 
   expect([scene.record(), (await service.call({ path })).status]).toEqual([undefined, 404]);
 });
 
+test("one that its client ends while its rules are set again does not come back", async () => {
+  await using scene = await leaveTwo({ network: { denyOut: ["10.0.0.0/8"] } });
+  scene.change({ owesEgress: true });
+  scene.lasting.failAdoption(scene.failing);
+  await using service = await scene.start();
+  const path = `/sandboxes/${scene.failing}`;
+  const { promise: ended, resolve } = Promise.withResolvers<number>();
+  scene.lasting.atEgress(scene.failing, async () =>
+    resolve((await service.call({ method: "DELETE", path })).status),
+  );
+  await scene.clock.advance(RETRY_MS);
+  expect(await ended).toBe(204);
+  // The adoption goes on meanwhile.
+  expect([(await service.call({ path })).status, scene.record()]).toEqual([404, undefined]);
+});
+
 test("one that is not adopted ends with a service that ends its sandboxes", async () => {
   await using scene = await leaveTwo();
   scene.lasting.failAdoption(scene.failing);

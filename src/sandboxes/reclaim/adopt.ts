@@ -200,8 +200,10 @@ async function restoreEgress(
   if (isThere && !owes) return record;
   try {
     await container.setEgress(egress);
-    if (!owes) return record;
-    const found = { ...record, owesEgress: false };
+    // A client may have ended it meanwhile: its row must not come back.
+    const present = findKept(context, record.sandboxId);
+    if (!owes || present === undefined) return record;
+    const found = { ...present, owesEgress: false };
     context.store.sandboxes.put(found);
     return found;
   } catch (error) {

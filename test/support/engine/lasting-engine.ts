@@ -8,6 +8,8 @@ export interface LastingEngine extends AsyncDisposable {
   failAdoption(id: string): void;
   /** Makes the next resume of this container fail. */
   failResume(id: string): void;
+  /** What happens while this container gets its rules the next time. */
+  atEgress(id: string, work: () => Promise<void>): void;
   /** What this container was told to reach since it was made. */
   egressOf(id: string): readonly Egress[];
   /** How all containers reach the internet, in a service that starts after it. */
@@ -21,6 +23,7 @@ export function createLastingEngine(base: Engine): LastingEngine {
   const containers = new Map<string, Container>();
   const rules = new Map<string, Egress[]>();
   const failing = new Set<string>();
+  const works = new Map<string, () => Promise<void>>();
   const looks = new Map<string, number>();
   return {
     engine: {
@@ -31,7 +34,12 @@ export function createLastingEngine(base: Engine): LastingEngine {
         rules.set(spec.id, told);
         containers.set(spec.id, container);
         return Object.assign(container, {
-          setEgress: async (egress: Egress) => void told.push(egress),
+          async setEgress(egress: Egress) {
+            told.push(egress);
+            const work = works.get(spec.id);
+            works.delete(spec.id);
+            await work?.();
+          },
         });
       },
       async adopt(id) {
@@ -56,6 +64,9 @@ export function createLastingEngine(base: Engine): LastingEngine {
         throw new Error("the container cannot be resumed now");
       };
       Object.assign(container ?? {}, { resume: fail });
+    },
+    atEgress(id, work) {
+      works.set(id, work);
     },
     egressOf: (id) => rules.get(id) ?? [],
     setNetwork(network) {
