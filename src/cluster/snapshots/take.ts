@@ -274,12 +274,14 @@ export async function releaseSnapshot(context: ClusterContext, buildId: string):
   }
 }
 
-/** Another front may have removed the record before the image was pushed: the image goes first here. */
+/**
+ * Where the fault came after the record was ready, a sandbox may have been made from it: that one keeps
+ * it. Another front may have removed the record before the image was pushed, so the image goes once more.
+ */
 async function undo(context: ClusterContext, intent: SnapshotRecord): Promise<void> {
   const { buildId } = intent;
   const work = async () => {
-    await removeImageOf(context, intent);
-    await removeSnapshot(context, buildId);
+    if (await removeSnapshot(context, buildId)) await removeImageOf(context, intent);
   };
   try {
     await work();

@@ -141,6 +141,22 @@ test("one that is committed is whole, though its front dies before it answers", 
   expect((await send("DELETE /templates/orphaned")).status).toBe(204);
 });
 
+test("one that a sandbox has keeps its image, though a fault ends the call", async () => {
+  const source = await create("base");
+  let name = "";
+  using held = atStep(committed, async () => {
+    name = records()[0]?.replace("configmaps/", "") ?? "";
+    await create("used", place.second);
+    await fault();
+  });
+  const { status } = await send(`POST /sandboxes/${source}/snapshots`, { name: "used" });
+  expect([held.wasReached, status]).toEqual([true, 500]);
+  expect([records(), await hasImage(name)]).toEqual([[`configmaps/${name}`], true]);
+  await create("used");
+  for (const path of paths("pods/")) await send(`DELETE /sandboxes/${path.slice(5)}`);
+  expect((await send("DELETE /templates/used")).status).toBe(204);
+});
+
 test.for([committed, ...IMAGE_STEPS.fork])(
   "the image of forks whose front is taken for dead at %s is removed, and no fork starts on it",
   { timeout: LONG },
