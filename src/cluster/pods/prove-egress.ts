@@ -37,7 +37,7 @@ export async function proveEnforcement(
   // A server that listens on TCP has such an address.
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   const { port } = server.address() as AddressInfo;
-  for (let failed = 0; ; ) {
+  for (let failed = 0; ;) {
     const call = { path: "/reach", maxBytes: MAX_REPLY_BYTES, body: { host, port } };
     const body = await askDaemon(dialer, call, signal);
     const { isReached } = replySchema.parse(parseJson(body));
