@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 import { z } from "./common/schema.ts";
 import { isForShell } from "./common/shell-path.ts";
 import { toNamePattern } from "./egress/host-names.ts";
-import { MIRROR_PATTERN } from "./images/reference.ts";
+import { MIRROR_PATTERN, parseMirror } from "./images/reference.ts";
 
 /** A row of the table of settings. */
 export interface Setting {
@@ -252,10 +252,7 @@ export const podImages = text
 const registryMirror = z
   .string()
   .regex(MIRROR_PATTERN, "expected FROM=TO, as docker.io=mirror.example.com")
-  .transform((rule) => ({
-    from: rule.slice(0, rule.indexOf("=")),
-    to: rule.slice(rule.indexOf("=") + 1),
-  }));
+  .transform(parseMirror);
 
 export const registryMirrors = text
   .transform((list) => list.split(","))

@@ -9,6 +9,8 @@ const MAX_REFERENCE_BYTES = 1_024;
 const DEFAULT_REGISTRY = "docker.io";
 /** An older name of the same registry, which clients take for it. */
 const OLD_DEFAULT = "index.docker.io";
+/** What logins for it may name: also where its images are asked for. */
+const DEFAULT_LOGINS: ReadonlySet<string> = new Set([OLD_DEFAULT, "registry-1.docker.io"]);
 const DEFAULT_OWNER = "library";
 
 const HOST = String.raw`(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:[0-9])|\[[0-9a-f:]+\])(?::[0-9]{1,5})?`;
@@ -63,6 +65,14 @@ export function parseReference(text: string): ImageReference {
 function toRegistry(host = DEFAULT_REGISTRY): string {
   const known = host.toLowerCase();
   return known === OLD_DEFAULT ? DEFAULT_REGISTRY : known;
+}
+
+/** The registry, or the part of one, of a login as the files of docker and podman name it. */
+export function toLoginPlace(key: string): string {
+  const [host = "", ...rest] = key.replace(/^https?:\/\//, "").split("/");
+  const path = rest.join("/").replace(/^v[12]\/?$/, "");
+  const place = DEFAULT_LOGINS.has(host) ? DEFAULT_REGISTRY : host;
+  return path === "" ? place : `${place}/${path}`;
 }
 
 function badReference(text: string): never {
@@ -121,10 +131,17 @@ function isOwnMachine(host: string): boolean {
   return /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/.test(host);
 }
 
-/** One rule of `--registry-mirror`: what stands before the only `=`, and what behind it. */
+/** One rule of `--registry-mirror`. */
 export const MIRROR_PATTERN: RegExp = new RegExp(
   `^${HOST}(?:/${REPOSITORY})?=(?:https?://)?${HOST}(?:/${REPOSITORY})?$`,
 );
+
+/** A rule of that form: what stands before the only `=`, and what behind it. */
+export function parseMirror(rule: string): RegistryMirror {
+  const [from = "", to = ""] = rule.split("=");
+  const [host, ...repository] = from.split("/");
+  return { from: [toRegistry(host), ...repository].join("/"), to };
+}
 
 /** The registry that a rule leads to. */
 export interface MirrorPlace {

@@ -1,6 +1,6 @@
 /** Runs skopeo: with a login that is in no argument and in no file with a name, and bounded. */
 
-import { open, readFile, unlink, type FileHandle } from "node:fs/promises";
+import { open, unlink, type FileHandle } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
@@ -11,13 +11,13 @@ import { perlCommand } from "../engine/host/perl-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import type { RegistryCredentials } from "./images.ts";
 import { MAX_DOCUMENT_BYTES } from "./layout.ts";
+import { findLoginFile } from "./login-files.ts";
 import type { Source } from "./reference.ts";
 import { startRegistryProxy, type RegistryProxyOptions } from "./registry-proxy.ts";
 
 const SKOPEO = "skopeo";
 /** Images have gigabytes, and registries may be slow; what is asked first has a few kilobytes. */
 const TIMEOUT_MS = { copy: 60 * 60_000, inspect: 2 * 60_000 } as const;
-const MAX_LOGIN_BYTES = 1024 * 1024;
 const PLATFORM = { x64: "amd64", arm64: "arm64" } as const;
 
 /** Whether this machine has it. */
@@ -240,30 +240,4 @@ async function openNameless(path: string): Promise<FileHandle> {
     throw error;
   }
   return file;
-}
-
-/** The first file that knows this registry. */
-async function findLoginFile(files: readonly string[], host: string): Promise<string | undefined> {
-  const wanted = host === "docker.io" ? [host, "https://index.docker.io/v1/"] : [host];
-  for (const path of files) {
-    // One that is missing, or not as it must be, knows no registry.
-    const text = await readFile(path, "utf8").catch(() => "");
-    if (text.length <= MAX_LOGIN_BYTES && knows(text, wanted)) return path;
-  }
-  return undefined;
-}
-
-function knows(text: string, hosts: readonly string[]): boolean {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== "object" || value === null) return false;
-    if ("credsStore" in value) return true;
-    const tables = ["auths", "credHelpers"].map((key) => Reflect.get(value, key));
-    const names = tables.flatMap((table) =>
-      typeof table === "object" && table !== null ? Object.keys(table) : [],
-    );
-    return names.some((name) => hosts.some((host) => name === host || name.startsWith(`${host}/`)));
-  } catch {
-    return false;
-  }
 }

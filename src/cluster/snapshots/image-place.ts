@@ -4,17 +4,13 @@ import { readFile } from "node:fs/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { parseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
-import { parseReference } from "../../images/reference.ts";
+import { parseReference, toLoginPlace } from "../../images/reference.ts";
 import type { RegistryCredentials, RegistryPlace } from "./registry.ts";
 
 const PLAIN = "http://";
 const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/;
 const HUB = "docker.io";
 const HUB_HOST = "registry-1.docker.io";
-/** As docker names it in logins. */
-const HUB_INDEX = "index.docker.io";
-/** The keys of whole registries, with the versions of the API that docker and its helpers write. */
-const LOGIN_KEY = /^(?:https?:\/\/)?(?<host>[^/]+)(?:\/(?:v[12]\/?)?)?$/;
 
 export interface SnapshotSettings {
   /** `[http://]HOST/REPOSITORY` */
@@ -65,6 +61,10 @@ function hostOf(text: string): string {
   return (text.split("/", 1)[0] ?? "").toLowerCase();
 }
 
+function placeOf(key: string): string {
+  return toLoginPlace(key.toLowerCase());
+}
+
 /** Read each time: a Secret that is mounted may have changed. */
 async function findLogin(file: string, host: string): Promise<RegistryCredentials | undefined> {
   let auths: z.infer<typeof loginsSchema>["auths"];
@@ -79,7 +79,7 @@ async function findLogin(file: string, host: string): Promise<RegistryCredential
   const entries = Object.entries(auths);
   const [, found] =
     entries.find(([key]) => key === host) ??
-    entries.find(([key]) => hostOfLogin(key) === host) ??
+    entries.find(([key]) => placeOf(key) === placeOf(host)) ??
     [];
   if (found === undefined) return undefined;
   const { auth, username = "", password = "" } = found;
@@ -87,9 +87,4 @@ async function findLogin(file: string, host: string): Promise<RegistryCredential
   const text = Buffer.from(auth, "base64").toString("utf8");
   const colon = text.indexOf(":");
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
-}
-
-function hostOfLogin(key: string): string | undefined {
-  const host = LOGIN_KEY.exec(key)?.groups?.["host"]?.toLowerCase();
-  return host === HUB_INDEX ? HUB : host;
 }

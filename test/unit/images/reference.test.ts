@@ -81,6 +81,17 @@ test.for(["Docker.IO/debian:12", "index.docker.io/debian:12", "DOCKER.io/library
   },
 );
 
+test("a rule of a mirror for an older name of a registry holds for that registry", () => {
+  const mirrors = registryMirrors.parse(
+    "index.docker.io=mirror.example,index.docker.io/a=b.example",
+  );
+  const found = ["debian:12", "a/b"].map((text) => toSource(parseReference(text), mirrors).address);
+  expect(found).toEqual([
+    "docker://mirror.example/library/debian:12",
+    "docker://b.example/b:latest",
+  ]);
+});
+
 test.for([
   ["127.0.0.1:5000/x", true],
   ["localhost/x", true],

@@ -1,0 +1,48 @@
+/** Which logins are taken for a registry, whatever it is called in the files of docker and podman. */
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { findImagePlace } from "../../../src/cluster/snapshots/image-place.ts";
+import { findLoginFile } from "../../../src/images/login-files.ts";
+import { parseReference, toSource } from "../../../src/images/reference.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const CASES = [
+  { key: "https://index.docker.io/v1/", image: "owner/name", isTaken: true },
+  { key: "docker.io", image: "index.docker.io/owner/name", isTaken: true },
+  { key: "index.docker.io", image: "owner/name", isTaken: true },
+  { key: "index.docker.io", image: "index.docker.io/owner/name", isTaken: true },
+  { key: "registry-1.docker.io", image: "Docker.IO/owner/name", isTaken: true },
+  { key: "registry-1.docker.io", image: "registry-1.docker.io/owner/name", isTaken: true },
+  { key: "ghcr.io", image: "GHCR.io/owner/name", isTaken: true },
+  { key: "https://ghcr.io", image: "ghcr.io/owner/name", isTaken: true },
+  { key: "ghcr.io", image: "owner/name", isTaken: false },
+  { key: "docker.io", image: "ghcr.io/owner/name", isTaken: false },
+  { key: "docker.io.example", image: "owner/name", isTaken: false },
+];
+
+async function writeLogins(folder: string, key: string): Promise<string> {
+  const path = join(folder, "config.json");
+  const auth = Buffer.from("tester:secret").toString("base64");
+  await writeFile(path, JSON.stringify({ auths: { [key]: { auth } } }));
+  return path;
+}
+
+test.for(CASES)("skopeo is given the login of $key for $image: $isTaken", async (one) => {
+  await using folder = await makeTempFolder();
+  const path = await writeLogins(folder.path, one.key);
+  const { host = "" } = toSource(parseReference(one.image), []);
+  expect(await findLoginFile([path], host)).toBe(one.isTaken ? path : undefined);
+});
+
+test.for([...CASES, { key: "GHCR.IO", image: "GHCR.IO/owner/name", isTaken: true }])(
+  "a front has the login of $key for $image: $isTaken",
+  async ({ key, image, isTaken }) => {
+    await using folder = await makeTempFolder();
+    const loginFile = await writeLogins(folder.path, key);
+    const { place } = await findImagePlace(image, { registry: "example.com/s", loginFile });
+    const login = { username: "tester", password: "secret" };
+    expect(place.credentials).toEqual(isTaken ? login : undefined);
+  },
+);
