@@ -75,11 +75,11 @@ export async function collectFiles(
   // Not the times, as in docker: a new clone has the same files.
   const digests = new Map<ContextFile, string>();
   for (const file of files) {
-    const { from, path, kind, mode, size, target: link } = file;
+    const { path, kind, mode, size, target: link } = file;
     hash.update(JSON.stringify([path, kind, mode, size, link]));
     if (kind !== "file") continue;
     const content = createHash("sha256");
-    for await (const chunk of createReadStream(join(folder, from))) content.update(chunk);
+    for await (const chunk of readContent(folder, file)) content.update(chunk);
     const digest = content.digest("hex");
     digests.set(file, digest);
     hash.update(digest);
@@ -196,18 +196,24 @@ interface Archive {
   readonly digests: ReadonlyMap<ContextFile, string>;
 }
 
+/** As much as it had when it was found: a log may grow, and the archive has the size that was announced. */
+async function* readContent(
+  folder: string,
+  { from, size }: ContextFile,
+): AsyncGenerator<Uint8Array> {
+  const chunks = createReadStream(join(folder, from), { end: Math.max(0, size - 1) });
+  // Also of one without content it shows whether it can be read.
+  for await (const chunk of chunks) if (size > 0) yield chunk;
+}
+
 async function* pack({ folder, files, digests }: Archive): AsyncGenerator<Uint8Array> {
   for (const file of files) {
     yield tarHead(file);
     if (file.kind !== "file") continue;
     const content = createHash("sha256");
-    // The archive has the size that was announced, whatever happens to the file meanwhile.
-    const range = { end: file.size - 1 };
-    if (file.size > 0) {
-      for await (const chunk of createReadStream(join(folder, file.from), range)) {
-        content.update(chunk);
-        yield chunk;
-      }
+    for await (const chunk of readContent(folder, file)) {
+      content.update(chunk);
+      yield chunk;
     }
     // The service keeps it under its hash, and gives it to later builds that have the same files.
     if (content.digest("hex") !== digests.get(file)) {

@@ -1,7 +1,8 @@
 /** The files of a COPY step: which ones a source names, and that none is outside of its folder. */
 
 import { execFile } from "node:child_process";
-import { mkdir, readFile, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { appendFileSync } from "node:fs";
+import { mkdir, readFile, rm, symlink, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { promisify } from "node:util";
@@ -107,6 +108,21 @@ test.for([
   const files = await collectFiles(context.folder, ["a.txt", "/x"], NOTHING_IGNORED);
   await change(join(context.folder, "a.txt"));
   await expect(buffer(files.open())).rejects.toThrow("a.txt changed while it was read");
+});
+
+test("a file that grows all the time is sent as long as it was found", async () => {
+  await using context = await makeContext();
+  const log = join(context.folder, "x.log");
+  await writeFile(log, "begin\n");
+  // It is found before this one is read, and read after it.
+  await writeFile(join(context.folder, "large"), "");
+  await truncate(join(context.folder, "large"), 16 * 1024 * 1024);
+  const timer = setInterval(() => appendFileSync(log, "line\n"), 1);
+  using _ = { [Symbol.dispose]: () => clearInterval(timer) };
+  const files = await collectFiles(context.folder, ["[lx]*[eg]", "/x"], NOTHING_IGNORED);
+  const archive = await buffer(files.open());
+  expect(archive.length).toBe(files.bytes);
+  expect(archive.includes("begin\n")).toBe(true);
 });
 
 test.for([
