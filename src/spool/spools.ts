@@ -230,15 +230,18 @@ function markedLate(options: WriterFilesOptions): WriterFilesOptions {
   };
 }
 
-/** Gives a spool another owner; of several servers that try, the rename of one succeeds. */
+/**
+ * Gives a spool another owner; of several servers that try, the rename of one succeeds. No folder of the
+ * new name has an end: a survey that saw one would take the spool for ended from then on.
+ */
 async function claim(place: SpoolLocation, mine: SpoolLocation): Promise<boolean> {
+  await rm(join(place.folder, END_FILE), { force: true });
   try {
     await rename(place.folder, mine.folder);
   } catch (error) {
     if (isCode(error, ...CLAIMED_CODES)) return false;
     throw error;
   }
-  await rm(join(mine.folder, END_FILE), { force: true });
   return true;
 }
 

@@ -1,11 +1,12 @@
 /** A process that is read from its spool while the spool gets another owner, or goes. */
 
-import { rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { pageOutput } from "../../../src/output/page-output.ts";
 import { openStored, type StoredProcess } from "../../../src/output/stored-process.ts";
+import { END_FILE } from "../../../src/spool/folders.ts";
 import type { Spools } from "../../../src/spool/spools.ts";
 import { createSpool, makeSpoolDisk, SPOOL_KEY } from "../../support/daemon/spool-disk.ts";
 
@@ -37,6 +38,21 @@ test("a reader finds the spool with its next owner, from the byte where it was",
   await Promise.all([changed, seen]);
   const rest = await pageOutput(reader.output, { ...PAGE, cursor: page.nextCursor });
   expect(rest).toEqual({ texts: [{ stream: "stdout", parts: ["after"] }], nextCursor: 12 });
+});
+
+test("a spool gets the name of its next owner once its end is forgotten, which a survey would keep", async () => {
+  await using disk = await makeSpoolDisk();
+  const [first, second] = [disk.start(), disk.start()];
+  const writer = createSpool(first, LIMITS);
+  await writer.append("stdout", Buffer.from("before "));
+  await writer.close({ endedAtMs: disk.nowMs });
+  await first[Symbol.asyncDispose]();
+  const { folder } = writer.place;
+  // An end that cannot be removed.
+  await rm(join(folder, END_FILE));
+  await mkdir(join(folder, END_FILE));
+  await expect(second.takeOver(writer.place, LIMITS)).rejects.toThrow("EISDIR");
+  expect(await readdir(dirname(folder))).toEqual([basename(folder)]);
 });
 
 test("a spool that is removed does not lead its reader back, and does not run", async () => {
