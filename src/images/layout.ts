@@ -32,7 +32,6 @@ const descriptorSchema = z.object({
     .object({
       os: z.string().default(""),
       architecture: z.string().default(""),
-      variant: z.string().optional(),
     })
     .optional(),
 });
