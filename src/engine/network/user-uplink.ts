@@ -83,6 +83,10 @@ async function startLink(options: UserUplinkOptions): Promise<ChildProcess> {
   try {
     await untilReady(child);
     await changeLinks(options.network, userUplinkLinks());
+    // Nothing has listened for its end since it was ready.
+    if (hasEnded(child)) {
+      throw new SandboxError("unavailable", `${UPLINK_PROGRAM}: ended while its link was set up`);
+    }
     return child;
   } catch (error) {
     await endOf(child);
@@ -149,8 +153,12 @@ async function untilReady(child: ChildProcess): Promise<void> {
   for (const part of [child, errors, exit]) if (canRest(part)) part.unref();
 }
 
+function hasEnded({ exitCode, signalCode, pid }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null || pid === undefined;
+}
+
 async function endOf(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
+  if (hasEnded(child)) return;
   const ended = once(child, "exit");
   // This process stays for it: where nothing else is under way, the wait would be its end.
   child.ref();
