@@ -36,7 +36,6 @@ import {
   listTags,
   publishTemplate,
   removeTags,
-  requireOwnTemplate,
   requireRemovable,
   type AssignedTags,
   type TagAssignment,
@@ -111,10 +110,10 @@ export function createTemplates(options: TemplatesOptions): Templates {
   const peek = (reference: string) => lookUp(options, requireReference(reference));
   /** A build that lost its last tag has no use for the memory that was kept for its sandboxes. */
   const forgetUntagged = (reference: string) => {
-    const { templateId } = requireOwnTemplate(options, reference);
-    options.cleanUpLater(`old builds of ${templateId}`, async () =>
-      removeOldBuilds(options, templateId),
-    );
+    options.cleanUpLater(`old builds of ${reference}`, async () => {
+      const template = lookUp(options, requireReference(reference));
+      if (template !== undefined) removeOldBuilds(options, template.templateId);
+    });
   };
 
   return {
