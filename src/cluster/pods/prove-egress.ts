@@ -12,7 +12,7 @@ import type { PodDialer } from "./dial.ts";
 /** Network plugins apply policies to a new Pod within this time. */
 const APPLY_MS = 5_000;
 const POLL_MS = 250;
-/** In a row: one lost packet, or a Pod that stands still for a second, fails one. */
+/** In a row: one lost packet, or a Pod that is frozen for a second, fails one. */
 const FAILED_ATTEMPTS = 2;
 const MAX_REPLY_BYTES = 1_024;
 
