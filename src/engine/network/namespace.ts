@@ -14,7 +14,10 @@ type Command = readonly [string, ...string[]];
 export interface NetworkChange {
   /** For nft, in one transaction: all of them or, with a fault, none. */
   readonly rules: string;
-  /** Where there is a link of this name, nothing after the rules is done; with a fault after them it goes again. */
+  /**
+   * Where there is a link of this name, nothing after the rules is done; with a fault after them it goes
+   * again. One that a kill left half made goes first, in a namespace with `UNFINISHED_LINKS`.
+   */
   readonly unless?: string;
   /** Lines of `ip`, which name the peer by `peerName`. */
   readonly links?: string;
@@ -28,15 +31,28 @@ export interface NetworkChange {
 const LINK_SETTINGS = "/proc/sys/net/ipv4/conf";
 const LINKS = "/proc/self/net/dev";
 
+/**
+ * Each new link of the namespace has this number, for which the kernel has no use, until all of a change
+ * is done. Links and namespaces of earlier versions have 0, as those that are whole.
+ */
+export const UNFINISHED_LINKS = [`${LINK_SETTINGS}/default/tag`, "1"] as const;
+
 /** A start of a program holds this process up, which the starts by the shell do not. */
 const CHANGE = `nft -f - || exit
 unless=$1 links=$2 peer=$3 far=$4
 shift 4
 undo() { [ -z "$unless" ] || ip link delete dev "$unless" 2> /dev/null; exit 1; }
-[ -n "$unless" ] && [ -e "${LINK_SETTINGS}/$unless" ] && exit
+tag="${LINK_SETTINGS}/$unless/tag"
+if [ -n "$unless" ] && [ -e "$tag" ]; then
+  # Some shells read by single bytes, of which the kernel gives the first one alone: a failure for them.
+  read -r unfinished < "$tag"
+  [ "$unfinished" != 0 ] || exit 0
+  ip link delete dev "$unless" || [ ! -e "$tag" ] || exit
+fi
 [ -z "$links" ] || printf %s "$links" | ip -batch - || undo
 while [ $# -gt 0 ]; do printf %s "$2" > "$1" || undo; shift 2; done
-[ -z "$peer" ] || printf %s "$far" | nsenter --net="$peer" -- ip -batch - || undo`;
+[ -z "$peer" ] || printf %s "$far" | nsenter --net="$peer" -- ip -batch - || undo
+[ -z "$unless" ] || printf 0 > "$tag" || undo`;
 
 /** Changes a namespace by one start of a program. */
 export async function changeNetwork(network: NetworkPath, change: NetworkChange): Promise<void> {

@@ -1,7 +1,7 @@
 /** What a router is made of, and the links of its sandboxes, as text for ip. */
 
 import { addressAt } from "./egress.ts";
-import { peerName, type NetworkChange } from "./namespace.ts";
+import { peerName, UNFINISHED_LINKS, type NetworkChange } from "./namespace.ts";
 import {
   lines,
   linkName,
@@ -34,7 +34,7 @@ export function routerParts(uplink: Uplink): NetworkChange {
   return {
     rules: routerRules(uplink),
     links: lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]),
-    settings: ROUTER_SETTINGS,
+    settings: [...ROUTER_SETTINGS, UNFINISHED_LINKS],
   };
 }
 

@@ -1,7 +1,7 @@
 /** The link between a router and a container is made wherever their files lie. */
 
 import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { makeNetwork as makeRouter } from "../../../src/engine/network/namespace.ts";
 import { routerParts } from "../../../src/engine/network/router-links.ts";
@@ -49,11 +49,22 @@ test("a link that has the name of the container's link goes, as that to a router
   expect(await net.look()).toMatch(CONNECTED);
 });
 
+test("a link that a kill left half made is made anew", async () => {
+  await using net = await openParts();
+  const { router, network } = net.sender;
+  const half = `ip link add name s1 type veth peer name eth0 netns ./network && ip link set dev s1 up`;
+  await within(router, `cd '${dirname(network)}' && ${half}`);
+  await connectSender(net.sender, EVERYTHING);
+  expect(await net.look()).toMatch(CONNECTED);
+});
+
 test("other rules change nothing of a link that is there", async () => {
   await using net = await openParts();
   await connectSender(net.sender, EVERYTHING);
+  const before = await net.look();
   await connectSender(net.sender, { ...EVERYTHING, deny: ["192.0.2.0/24"] });
-  expect(await net.look()).toMatch(CONNECTED);
+  expect(before).toMatch(CONNECTED);
+  expect(await net.look()).toBe(before);
   const denied = await within(net.sender.router, "nft list set inet sandboxes deny1");
   expect(denied).toContain("192.0.2.0/24");
 });
