@@ -43,8 +43,11 @@ function request(name: string) {
 const none = () => {
   throw new Error("not asked");
 };
-/** Of one write, unlike the shell's own printf: who reads the first line has the rest of it, too. */
-const TWO_LINES = "env printf 'first\\nunfinished'; sleep 1000";
+/**
+ * Of one write, unlike the shell's own printf: who reads the first line has the rest of it, too. What waits
+ * ends with its shell, as it would with a container.
+ */
+const TWO_LINES = "env printf 'first\\nunfinished'; tail --pid=$$ -s 0.1 -f /dev/null";
 const CANCELLED = expect.stringMatching(/^cancelled: build .* of the same template was started$/);
 
 test("what a step wrote last is in the log of a build that is cancelled, before the reason", async () => {

@@ -12,12 +12,14 @@ import { makeTempFolder } from "../support/temp-folder.ts";
 async function startServing(setup: Partial<TemplateSetup>, pooled = 0) {
   const stack = new AsyncDisposableStack();
   const folder = stack.use(await makeTempFolder());
+  // Login shells read no files of this machine's user.
+  const environment = { HOME: folder.path, ...setup.environment };
   const builtIn = {
     name: "server",
     defaultUser: userInfo().username,
     defaultWorkdir: folder.path,
     find: async () => [],
-    setup: { environment: {}, startCommand: "", readyCommand: "", ...setup },
+    setup: { startCommand: "", readyCommand: "", ...setup, environment },
   };
   const service = stack.use(
     await startTestService({
