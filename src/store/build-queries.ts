@@ -22,20 +22,13 @@ const READY = `
   WHERE template_id = ? AND status = 'ready'
   ORDER BY record ->> 'createdAtMs' DESC, build_id LIMIT 1`;
 
-type Asked =
-  | "after"
-  | "hasFolder"
-  | "readyOf"
-  | "unfinished"
-  | "unfinishedOwners"
-  | "withoutTemplate";
+type Asked = "after" | "hasFolder" | "readyOf" | "unfinished" | "withoutTemplate";
 
 export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked> {
   const prepare = prepareOn(database);
   const selectFolder = prepare(OF_FOLDER);
   const selectReady = prepare(READY);
   const selectUnfinished = prepare("SELECT record FROM builds WHERE status = 'building'");
-  const selectOwners = prepare("SELECT DISTINCT owner FROM builds WHERE status = 'building'");
   const selectHidden = prepare(
     "SELECT record FROM builds WHERE template_id NOT IN (SELECT template_id FROM templates)",
   );
@@ -50,7 +43,6 @@ export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked
       return { newest: toRecord(buildRecordSchema, row), amount: Number(row?.["amount"] ?? 0) };
     },
     unfinished: () => toRecords(buildRecordSchema, selectUnfinished.all()),
-    unfinishedOwners: () => selectOwners.all().map((row) => String(row["owner"])),
     withoutTemplate: () => toRecords(buildRecordSchema, selectHidden.all()),
   };
 }

@@ -87,9 +87,6 @@ export function openBuilds(database: DatabaseSync): BuildTable {
   const selectTemplate = prepare(`
     SELECT record FROM builds WHERE template_id = ?
     ORDER BY record ->> 'createdAtMs' DESC, build_id`);
-  const selectUnfinished = prepare(
-    "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
-  );
   const selectAll = prepare("SELECT record FROM builds");
   const selectCached = prepare(`
     SELECT record FROM builds WHERE record ->> 'cacheKey' = ? AND status = 'ready'
@@ -122,7 +119,6 @@ export function openBuilds(database: DatabaseSync): BuildTable {
       erase.run(buildId);
     },
     ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
-    unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
     all: () => toRecords(buildRecordSchema, selectAll.all()),
     cached: (cacheKey) => toRecord(buildRecordSchema, selectCached.get(cacheKey)),
     tag({ templateId, tag, buildId, createdAtMs }) {

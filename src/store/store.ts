@@ -250,8 +250,6 @@ export interface BuildTable {
   readyOf(templateId: string): { newest: BuildRecord | undefined; amount: number };
   /** Those that are being made, by any owner. */
   unfinished(): BuildRecord[];
-  unfinishedOfOwner(owner: string): BuildRecord[];
-  unfinishedOwners(): string[];
   all(): BuildRecord[];
   /** The next ones by their identifier, at most so many: all of them may be very many. */
   after(buildId: string, limit: number): BuildRecord[];

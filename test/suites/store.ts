@@ -105,7 +105,7 @@ function describeRecords(open: () => Store): void {
     expect(store.builds.tagged("t1", "default")?.buildId).toBe("b2");
     expect(store.builds.tagged("t1", "next")).toBeUndefined();
     expect(store.builds.ofTemplate("t1").map(({ buildId }) => buildId)).toEqual(["b3", "b2", "b1"]);
-    expect(store.builds.unfinishedOfOwner("serve").map(({ buildId }) => buildId)).toEqual(["b3"]);
+    expect(store.builds.unfinished().map(({ buildId }) => buildId)).toEqual(["b3"]);
   });
 
   test("rows that come to another template, or owner, are found by it alone", () => {
@@ -118,9 +118,7 @@ function describeRecords(open: () => Store): void {
     store.builds.put({ ...unfinished, templateId: "t0", owner: "first" });
     store.builds.put(unfinished);
     expect(["t0", "t1"].map((id) => store.builds.ofTemplate(id).length)).toEqual([0, 1]);
-    expect(["first", "serve"].map((id) => store.builds.unfinishedOfOwner(id).length)).toEqual([
-      0, 1,
-    ]);
+    expect(store.builds.unfinished().map(({ owner }) => owner)).toEqual(["serve"]);
   });
 
   test("a template goes with its builds and tags", () => {

@@ -9,7 +9,7 @@ export function ownersOf(store: Store): ReadonlySet<string> {
   const requested = store.templateBuilds.open().filter(({ status }) => status === "building");
   return new Set([
     ...store.sandboxes.owners(),
-    ...store.builds.unfinishedOwners(),
+    ...store.builds.unfinished().map(({ owner }) => owner),
     ...requested.map(({ owner }) => owner),
   ]);
 }
@@ -25,7 +25,9 @@ export function forgetInstance(store: Store, instance: string): void {
  * their layers are orphans then.
  */
 export function forgetUnfinished(store: Store, instance: string): void {
-  for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
+  for (const { buildId, owner } of store.builds.unfinished()) {
+    if (owner === instance) store.builds.remove(buildId);
+  }
   failUnfinished(store, instance, Date.now());
   forgetOwnForkBuilds(store, instance);
 }

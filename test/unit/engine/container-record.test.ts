@@ -8,7 +8,7 @@ import { openContainer } from "../../../src/engine/oci/container.ts";
 import { createOciEngine } from "../../../src/engine/oci/oci.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
 import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
-import { HALTED } from "../../support/engine/halted-record.ts";
+import { BARE_PARTS, HALTED } from "../../support/engine/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OTHER_BOOT = "00000000-0000-4000-8000-000000000000";
@@ -60,6 +60,7 @@ test("the record says of a disk whether it is durable, from halt to boot and aga
     },
   };
   const container = openContainer({
+    ...BARE_PARTS,
     directory,
     record: HALTED,
     cgroup,
@@ -67,16 +68,6 @@ test("the record says of a disk whether it is durable, from halt to boot and aga
       seen["while it starts"] = await isDurable();
       return HALTED;
     },
-    outside: undefined,
-    perlDirectory: "/nonexistent",
-    memory: "none",
-    routers: {
-      outlivesProcess: false,
-      hasLost: async () => true,
-      async setEgress() {},
-      async disconnect() {},
-    },
-    hasDeadlines: false,
     sockets: createSocketWatch(),
   });
   await container.halt();

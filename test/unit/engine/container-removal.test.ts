@@ -7,7 +7,7 @@ import { SandboxError } from "../../../src/common/errors.ts";
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
 import { createSocketWatch } from "../../../src/engine/oci/socket-watch.ts";
-import { HALTED } from "../../support/engine/halted-record.ts";
+import { BARE_PARTS, HALTED } from "../../support/engine/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a removal that failed is tried again by the next call", async () => {
@@ -23,21 +23,11 @@ test("a removal that failed is tried again by the next call", async () => {
     },
   };
   const container = openContainer({
+    ...BARE_PARTS,
     directory,
     record: HALTED,
     cgroup,
-    boot: async () => HALTED,
-    outside: undefined,
-    perlDirectory: "/nonexistent",
-    routers: {
-      outlivesProcess: false,
-      hasLost: async () => true,
-      async setEgress() {},
-      async disconnect() {},
-    },
-    hasDeadlines: false,
     sockets: createSocketWatch(),
-    memory: "none",
   });
   await expect(container[Symbol.asyncDispose]()).rejects.toThrow("processes did not end");
   expect(await container.exit).toEqual({ reason: "killed" });

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { openProcessGroup } from "../../../src/engine/oci/process-group.ts";
 import type { SocketWatch } from "../../../src/engine/oci/socket-watch.ts";
-import { HALTED } from "../../support/engine/halted-record.ts";
+import { BARE_PARTS, HALTED } from "../../support/engine/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a container that is being ended is not ended once more at each look", async () => {
@@ -19,6 +19,7 @@ test("a container that is being ended is not ended once more at each look", asyn
   };
   const ended = Promise.withResolvers<void>();
   const container = openContainer({
+    ...BARE_PARTS,
     directory: folder.path,
     record: { ...HALTED, isHalted: false },
     cgroup: {
@@ -29,17 +30,6 @@ test("a container that is being ended is not ended once more at each look", asyn
       },
       isPopulated: async () => false,
     },
-    boot: async () => HALTED,
-    outside: undefined,
-    perlDirectory: "/nonexistent",
-    memory: "none",
-    routers: {
-      outlivesProcess: false,
-      hasLost: async () => true,
-      async setEgress() {},
-      async disconnect() {},
-    },
-    hasDeadlines: false,
     sockets,
   });
   for (let look = 0; look < 3; look += 1) for (const end of ends) end();
