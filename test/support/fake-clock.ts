@@ -8,7 +8,10 @@ interface Sleeper {
 }
 
 export interface FakeClock extends Clock {
-  /** Sets the wall clock; no time passes. */
+  /**
+   * Sets the wall clock; no time passes.
+   * @throws RangeError for a part of a millisecond, which no wall clock shows and no table keeps.
+   */
   set(nowMs: number): void;
   /** Moves time on and lets everything that was due run. */
   advance(ms: number): Promise<void>;
@@ -34,6 +37,8 @@ export function createFakeClock(startMs = 1_000_000): FakeClock {
     now: () => offsetMs + nowMs,
     elapsed: () => nowMs,
     set(wantedMs) {
+      if (!Number.isSafeInteger(wantedMs))
+        throw new RangeError(`no whole millisecond: ${wantedMs}`);
       offsetMs = wantedMs - nowMs;
     },
     async sleep(ms, signal) {
