@@ -3,6 +3,7 @@
 import { anySignal } from "../../common/any-signal.ts";
 import type { Clock } from "../../common/clock.ts";
 import { timeLimit, type ProcessView } from "../../output/capture.ts";
+import type { OutputSource } from "../../output/process-output.ts";
 import { cleanTerminal } from "../../output/text.ts";
 
 /** A program that is silent for so long after an answer waits for input, or works. */
@@ -14,30 +15,59 @@ export interface FollowOptions {
   readonly clock: Clock;
   /** Fires at the end of the wait. */
   readonly deadline: AbortSignal;
-  /** Position in the output when the input was sent. */
-  readonly cursor: number;
+  /** Where the output ended when the input was sent. */
+  readonly sent: OutputMark;
   readonly input: Buffer;
+  /** The process as it is watched now: the server that watched it may have ended. */
+  readonly find: () => Promise<ProcessView>;
+}
+
+/** A place in the output. */
+export interface OutputMark {
+  readonly cursor: number;
+  /** Bytes of the process itself before it. A note in the output, as of a broken stream, is no answer. */
+  readonly writtenBytes: number;
+}
+
+export function markOf({ totalBytes, written }: OutputSource): OutputMark {
+  return { cursor: totalBytes, writtenBytes: written.stdout + written.stderr };
 }
 
 /**
- * Waits for output, until it pauses, the process ends, no server takes its output any more, or the time
- * is over. In a pause the output is looked at once: it may come byte by byte.
+ * Waits for output, until it pauses, the process ends, or the time is over. In a pause the output is
+ * looked at once: it may come byte by byte.
+ * @returns the process as it was watched last
  */
-export async function followInput(process: ProcessView, options: FollowOptions): Promise<void> {
-  const { clock, cursor, deadline } = options;
-  while (isRunning(process) && !process.isOrphan && !deadline.aborted) {
+export async function followInput(
+  first: ProcessView,
+  options: FollowOptions,
+): Promise<ProcessView> {
+  const { clock, sent, deadline, find } = options;
+  let process = first;
+  while (isRunning(process) && !deadline.aborted) {
+    if (process.isOrphan) {
+      const found = await find().catch(() => undefined);
+      if (found === undefined) break;
+      process = found;
+      continue;
+    }
     const { totalBytes } = process.output;
-    const hasOutput = totalBytes > cursor;
+    const hasOutput = markOf(process.output).writtenBytes > sent.writtenBytes;
     const pause = hasOutput
       ? anySignal([deadline, timeLimit(clock, QUIET_MS, deadline)])
       : deadline;
     await process.changed(pause);
-    const isQuiet = () => isRunning(process) && process.output.totalBytes === totalBytes;
-    if (!hasOutput || !isQuiet()) continue;
-    if (!(await isEcho(process, options))) return;
+    if (!hasOutput || !isQuiet(process, totalBytes)) continue;
+    if (!(await isEcho(process, options))) break;
     // What came meanwhile wakes no caller any more.
-    if (isQuiet()) await process.changed(deadline);
+    if (isQuiet(process, totalBytes)) await process.changed(deadline);
   }
+  return process;
+}
+
+/** Whether nothing came since its output had so many bytes. */
+function isQuiet(process: ProcessView, totalBytes: number): boolean {
+  return isRunning(process) && !process.isOrphan && process.output.totalBytes === totalBytes;
 }
 
 function isRunning({ state }: ProcessView): boolean {
@@ -45,7 +75,8 @@ function isRunning({ state }: ProcessView): boolean {
 }
 
 /** Whether a terminal has so far shown nothing but what was typed. */
-async function isEcho(process: ProcessView, { cursor, input }: FollowOptions): Promise<boolean> {
+async function isEcho(process: ProcessView, { sent, input }: FollowOptions): Promise<boolean> {
+  const { cursor } = sent;
   const { totalBytes } = process.output;
   // Each character can be shown with codes around it.
   if (input.length > MAX_ECHO_BYTES || totalBytes - cursor > MAX_ECHO_BYTES * 4) return false;

@@ -19,7 +19,7 @@ import {
   waitInput,
 } from "../inputs.ts";
 import { findProcess } from "../processes/find-process.ts";
-import { followInput } from "../processes/follow-input.ts";
+import { followInput, markOf } from "../processes/follow-input.ts";
 import {
   endInput,
   resizeTerminal,
@@ -77,9 +77,10 @@ export const sendInput = defineTool({
     if (known !== undefined) await context.state.captures.endReplaced(known);
     requireRunning(known, context);
     const isFollowed = params.wait_seconds > 0;
-    const process = isFollowed ? await findProcess(sandboxId, processId, context) : undefined;
-    requireRunning(process, context);
-    const cursor = process?.output.totalBytes ?? 0;
+    const find = async () => findProcess(sandboxId, processId, context);
+    const watched = isFollowed ? await find() : undefined;
+    requireRunning(watched, context);
+    const sent = watched && markOf(watched.output);
     const startedMs = context.clock.elapsed();
     let written: readonly (string | undefined)[];
     try {
@@ -89,12 +90,15 @@ export const sendInput = defineTool({
       return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
     }
     const facts = [`sent ${bytes.length} bytes to ${processId}`, ...written];
-    if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
+    if (watched === undefined || sent === undefined) {
+      return textReply([...facts, expiryFact(context, sandboxId)]);
+    }
     const { clock } = context;
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
     const deadline = context.waitLimit(Math.min(params.wait_seconds * 1_000, leftMs));
-    await followInput(process, { clock, deadline, cursor, input: bytes });
-    const { output, state } = process;
+    const following = { clock, deadline, sent, input: bytes, find };
+    const { output, state } = await followInput(watched, following);
+    const { cursor } = sent;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {
       cursor,

@@ -33,7 +33,7 @@ test("a call that waits for output goes on under its own server", async () => {
   expect(await second.ask("send_input", input)).toContain("--- stdout\ngot x\n--- end");
 });
 
-test("a wait for what follows an input ends with the server that watches the process", async () => {
+test("a wait for what follows an input goes on under its own server", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
   const first = await startServer(world);
@@ -41,5 +41,11 @@ test("a wait for what follows an input ends with the server that watches the pro
   const process = await startWatched(first, id);
   const waiting = second.ask("send_input", { ...process, data: "", wait_seconds: 20 });
   await first[Symbol.asyncDispose]();
-  expect(await waiting).toContain("status: running");
+  const pid = Number(process.process_id.slice(2));
+  await expect.poll(() => second.state.captures.find(id, pid)).toBeDefined();
+  await second.ask("send_input", { ...process, data: "x\n" });
+  const reply = await waiting;
+  expect(reply).toContain("status: running");
+  expect(reply).toContain("its stream was broken");
+  expect(reply).toContain("\ngot x\n");
 });

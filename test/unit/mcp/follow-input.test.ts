@@ -30,7 +30,9 @@ function printing() {
       get totalBytes() {
         return text.length;
       },
-      written: { stdout: 0, stderr: 0 },
+      get written() {
+        return { stdout: text.length, stderr: 0 };
+      },
       lostBytes: 0,
       async pieces(from) {
         reads += 1;
@@ -72,7 +74,9 @@ function follow(world: ReturnType<typeof printing>): () => boolean {
   const { clock, process } = world;
   const deadline = new AbortController().signal;
   let isOver = false;
-  void followInput(process, { clock, deadline, cursor: 0, input: INPUT }).then(
+  const sent = { cursor: 0, writtenBytes: 0 };
+  const find = async () => process;
+  void followInput(process, { clock, deadline, sent, input: INPUT, find }).then(
     () => (isOver = true),
   );
   return () => isOver;
