@@ -1,6 +1,6 @@
 /**
- * Calls that make sandboxes. A call that is cancelled has no reply, so its caller has no id of what
- * was made for it: that is ended.
+ * Calls that make sandboxes and snapshots. A call that is cancelled has no reply, so its caller has no
+ * id of what was made for it: that is removed.
  */
 
 import { createGate } from "../common/concurrency.ts";
@@ -11,19 +11,40 @@ import type { ToolContext } from "./tool.ts";
 interface Making<T> {
   /** The signal ends it only when the server does not wait any more. */
   make(signal: AbortSignal): Promise<T>;
+  remove(made: T, signal: AbortSignal): Promise<unknown>;
+}
+
+interface MakingSandboxes<T> extends Pick<Making<T>, "make"> {
   /** The sandboxes that were made. */
   idsOf(made: T): readonly string[];
 }
 
 type MakingContext = Pick<ToolContext, "service" | "state" | "signal" | "log">;
 
-/** How long the end of the server waits for such sandboxes; after it, their timeout ends them. */
+/** How long the end of the server waits for an answer, and then for a removal. */
 const LAST_CHANCE_MS = 1_000;
-const KILL_TIMEOUT_MS = 1_000;
+const REMOVAL_TIMEOUT_MS = 10_000;
 const MAX_KILLS_AT_ONCE = 8;
 
 /**
- * What was made, recorded as made by this server.
+ * The sandboxes that were made, recorded as made by this server.
+ * @throws SandboxError canceled when the call is cancelled before, and as the work does.
+ */
+export async function makeSandboxes<T>(
+  making: MakingSandboxes<T>,
+  context: MakingContext,
+): Promise<T> {
+  const { service, state } = context;
+  const gate = createGate(MAX_KILLS_AT_ONCE);
+  const remove = async (made: T, signal: AbortSignal) =>
+    Promise.all(making.idsOf(made).map((id) => gate.run(() => service.control.kill(id, signal))));
+  const made = await makeOrAbandon({ make: (signal) => making.make(signal), remove }, context);
+  for (const id of making.idsOf(made)) state.adopt(id);
+  return made;
+}
+
+/**
+ * What was made.
  * @throws SandboxError canceled when the call is cancelled before, and as the work does.
  */
 export async function makeOrAbandon<T>(making: Making<T>, context: MakingContext): Promise<T> {
@@ -32,33 +53,33 @@ export async function makeOrAbandon<T>(making: Making<T>, context: MakingContext
   const giveUp = new AbortController();
   const work = making.make(giveUp.signal);
   try {
-    const made = await orCanceled(work, signal);
-    for (const id of making.idsOf(made)) state.adopt(id);
-    return made;
+    return await orCanceled(work, signal);
   } catch (error) {
-    const ids = work.then((made) => making.idsOf(made));
-    if (signal.aborted) state.track(abandon(ids, giveUp, context));
-    else ids.catch(() => undefined);
+    if (signal.aborted) state.track(abandon(work, { giveUp, making, context }));
     throw error;
   }
 }
 
-async function abandon(
-  making: Promise<readonly string[]>,
-  giveUp: AbortController,
-  { service, state, log }: MakingContext,
+interface Abandoned<T> {
+  readonly giveUp: AbortController;
+  readonly making: Making<T>;
+  readonly context: MakingContext;
+}
+
+async function abandon<T>(
+  work: Promise<T>,
+  { giveUp, making, context }: Abandoned<T>,
 ): Promise<void> {
+  const { state, log } = context;
   const end = () => void setTimeout(() => giveUp.abort(), LAST_CHANCE_MS).unref();
   if (state.signal.aborted) end();
   else state.signal.addEventListener("abort", end, { once: true });
   try {
-    const ids = await making;
-    const gate = createGate(MAX_KILLS_AT_ONCE);
-    const kill = (id: string) =>
-      gate.run(() => service.control.kill(id, signalAfter(KILL_TIMEOUT_MS)));
-    await Promise.all(ids.map((id) => kill(id)));
+    const made = await work;
+    const limitMs = state.signal.aborted ? LAST_CHANCE_MS : REMOVAL_TIMEOUT_MS;
+    await making.remove(made, signalAfter(limitMs));
   } catch (error) {
-    log.debug({ op: "sandbox.abandon", err: error }, "nothing to end");
+    log.debug({ op: "mcp.abandon", err: error }, "nothing to remove");
   } finally {
     state.signal.removeEventListener("abort", end);
   }

@@ -6,7 +6,7 @@ import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { CreatedSandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { findBuilding } from "../../wire/messages.ts";
-import { makeOrAbandon } from "../abandoned.ts";
+import { makeSandboxes } from "../abandoned.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { freeHint, hinted, withHints } from "../replies/error-hints.ts";
 import {
@@ -217,7 +217,7 @@ async function createWhenBuilt(
   const endAtMs = context.clock.elapsed() + MAX_BUILD_WAIT_MS;
   for (let count = 1; ; count += 1) {
     try {
-      return await makeOrAbandon(making, context);
+      return await makeSandboxes(making, context);
     } catch (error) {
       const building = buildingOf(error);
       if (building === undefined) throw error;

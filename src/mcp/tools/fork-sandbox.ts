@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import type { ForkResultBody } from "../../wire/control.ts";
-import { makeOrAbandon } from "../abandoned.ts";
+import { makeSandboxes } from "../abandoned.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { onOptionalRoute, requireRunning } from "../replies/error-hints.ts";
 import { processesField } from "../replies/facts.ts";
@@ -48,7 +48,7 @@ export const forkSandbox = defineTool({
     const { service, suggest } = context;
     const nextStep = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
     const results = await onOptionalRoute(
-      makeOrAbandon(
+      makeSandboxes(
         {
           make: (signal) => service.control.fork(sandboxId, { count, timeout }, signal),
           idsOf: (copies) => copies.flatMap(({ sandbox }) => sandbox?.sandboxID ?? []),

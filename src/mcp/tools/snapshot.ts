@@ -1,6 +1,8 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
+import type { Control } from "../../client/control.ts";
 import { z } from "../../common/schema.ts";
+import { makeOrAbandon } from "../abandoned.ts";
 import { refuseBuiltInName } from "../built-in-names.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { onOptionalRoute, requireRunning } from "../replies/error-hints.ts";
@@ -36,11 +38,14 @@ export const snapshot = defineTool({
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
-    const { service, signal, suggest } = context;
+    const { signal, suggest } = context;
+    const { control } = context.service;
     if (name !== undefined) refuseBuiltInName(name);
     const keep = suggest("download_url", " Keep files: pack them by tar, then use download_url.");
     const body = await onOptionalRoute(
-      service.control.snapshot(sandboxId, name, signal),
+      name === undefined
+        ? makeOrAbandon(unnamed(sandboxId, control), context)
+        : control.snapshot(sandboxId, name, signal),
       `The sandbox service cannot snapshot.${keep}`,
       () => requireRunning(sandboxId, context),
     );
@@ -53,6 +58,17 @@ export const snapshot = defineTool({
     });
   },
 });
+
+type Taken = Awaited<ReturnType<Control["snapshot"]>>;
+
+/** A caller that cancels never learns its id. One with a name is found by it, or a version of others. */
+function unnamed(sandboxId: string, control: Control) {
+  return {
+    make: (signal: AbortSignal) => control.snapshot(sandboxId, undefined, signal),
+    remove: ({ snapshotID }: Taken, signal: AbortSignal) =>
+      control.deleteTemplate(snapshotID, signal),
+  };
+}
 
 function nextStep(snapshotId: string, suggest: Suggest): string {
   const create = `create_sandbox(template=${JSON.stringify(snapshotId)}) starts a sandbox from it`;

@@ -130,3 +130,45 @@ test("the copies of a fork that was cancelled are ended when its service has mad
     remote.recorder.requests.filter(({ method }) => method === "DELETE").map(({ url }) => url);
   await expect.poll(() => ended().toSorted()).toEqual(["/sandboxes/i2", "/sandboxes/i3"]);
 });
+
+/** A snapshot call that is cancelled before its service answers it; then the answer comes. */
+async function cancelSnapshot(remote: CancelWorld, input: object) {
+  const cancelling = new AbortController();
+  const taking = remote.host.call("snapshot", input, { signal: cancelling.signal });
+  const response = await remote.asked;
+  const closed = once(response, "close");
+  cancelling.abort();
+  await expect(taking).rejects.toThrow("abort");
+  return { response, closed };
+}
+
+interface CancelWorld extends AsyncDisposable {
+  readonly host: Awaited<ReturnType<typeof startForeignHost>>;
+  /** The reply to the request for a snapshot. */
+  readonly asked: Promise<ServerResponse>;
+}
+
+async function startCancelWorld(): Promise<CancelWorld> {
+  const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
+  const host = await startForeignHost(({ url }, response) => {
+    if (url.endsWith("/snapshots")) ask(response);
+    else answerJson(response, 200, { body: {} });
+  });
+  return { host, asked, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}
+
+test("an unnamed snapshot that was cancelled is deleted when its service has taken it", async () => {
+  await using remote = await startCancelWorld();
+  const { response } = await cancelSnapshot(remote, {});
+  answerJson(response, 201, { body: { snapshotID: "abc:default", names: [] } });
+  const { requests } = remote.host.recorder;
+  const deleted = () => requests.filter(({ method }) => method === "DELETE").map(({ url }) => url);
+  await expect.poll(deleted).toEqual(["/templates/abc%3Adefault"]);
+});
+
+test("the request for a named snapshot ends with its call: other versions have the name", async () => {
+  await using remote = await startCancelWorld();
+  const { closed } = await cancelSnapshot(remote, { name: "kept" });
+  await closed;
+  expect(remote.host.recorder.requests.filter(({ method }) => method === "DELETE")).toEqual([]);
+});
