@@ -78,9 +78,8 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
   ): void {
     const expiresAtMs =
       timeoutSeconds === undefined ? undefined : time.now() + timeoutSeconds * 1_000;
-    const { sandboxID, envdAccessToken, domain } = body;
-    const token = envdAccessToken ?? undefined;
-    known.set(sandboxID, { token, domain: domain ?? undefined, expiresAtMs, onTimeout });
+    const { sandboxID } = body;
+    known.set(sandboxID, { ...toAccess(body, onTimeout, known.get(sandboxID)), expiresAtMs });
   }
   function forgetExpiry(sandboxId: string): void {
     const access = known.get(sandboxId);
@@ -97,12 +96,9 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
     if (known.get(id) !== before) return body;
     const endAtMs = Date.parse(body.endAt);
     known.set(id, {
-      // A service may name them in its reply to the create alone.
-      token: body.envdAccessToken ?? before?.token,
-      domain: body.domain ?? before?.domain,
+      ...toAccess(body, body.lifecycle?.onTimeout, before),
       // The life of a paused sandbox does not run out.
       expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
-      onTimeout: body.lifecycle?.onTimeout ?? before?.onTimeout,
     });
     return body;
   }
@@ -116,7 +112,7 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
     },
     async connect(sandboxId, timeoutSeconds, signal) {
       const reply = await control.connect(sandboxId, timeoutSeconds, signal);
-      remember(reply.sandbox, timeoutSeconds, known.get(reply.sandbox.sandboxID)?.onTimeout);
+      remember(reply.sandbox, timeoutSeconds, undefined);
       // One that ran keeps its end where that is later, and another client may have moved it.
       if (!reply.wasResumed) await get(sandboxId, signal).catch(() => forgetExpiry(sandboxId));
       return reply;
@@ -143,5 +139,18 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
       known.delete(sandboxId);
       return wasThere;
     },
+  };
+}
+
+/** What a reply says, and what it does not say as before: services may say it at the create alone. */
+function toAccess(
+  { envdAccessToken, domain }: Pick<SandboxBody, "envdAccessToken" | "domain">,
+  onTimeout: OnTimeout | undefined,
+  before: Access | undefined,
+): Omit<Access, "expiresAtMs"> {
+  return {
+    token: envdAccessToken ?? before?.token,
+    domain: domain ?? before?.domain,
+    onTimeout: onTimeout ?? before?.onTimeout,
   };
 }

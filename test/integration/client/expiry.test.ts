@@ -1,7 +1,7 @@
 /** When the time of a sandbox is over, as the client knows it after each reply. */
 
 import { expect, test } from "vitest";
-import { createService } from "../../../src/client/service.ts";
+import { createService, type Service } from "../../../src/client/service.ts";
 import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/network/recorder.ts";
@@ -107,13 +107,21 @@ test("nothing is asked of a sandbox that is gone by then, or unknown", async () 
   expect(recorder.requests.map(({ method }) => method)).toEqual(["POST", "GET"]);
 });
 
-test("a look whose reply names no token and no domain keeps those of the create", async () => {
-  await using started = await startService(({ method }, response) => {
+const PLAIN = { ...SANDBOX, envdAccessToken: null };
+type Call = (service: Service) => Promise<unknown>;
+
+test.for<{ name: string; status: number; call: Call }>([
+  { name: "look", status: 200, call: (service) => service.renewExpiry("i1") },
+  { name: "connect", status: 200, call: ({ control }) => control.connect("i1", 60, signal) },
+  { name: "resume", status: 201, call: ({ control }) => control.connect("i1", 60, signal) },
+])("a $name whose reply names no token and no domain keeps the known ones", async (row) => {
+  await using started = await startService(({ method, url }, response) => {
     const created = { ...SANDBOX, domain: "box.example" };
     if (method === "GET") answerJson(response, 200, { body: SANDBOX_DETAIL });
+    else if (url.endsWith("/connect")) answerJson(response, row.status, { body: PLAIN });
     else answerJson(response, 201, { body: created });
   });
-  const { service, clock, recorder } = started;
+  const { service, clock } = started;
   await service.control.create({ templateID: "base", timeout: 300 }, signal);
   const look = async () => ({
     link: await service.downloadUrl("i1", { path: "/a", expiration: 1 }),
@@ -121,8 +129,8 @@ test("a look whose reply names no token and no domain keeps those of the create"
   });
   const before = await look();
   await clock.advance(10_000);
-  await service.renewExpiry("i1");
-  expect(recorder.requests).toHaveLength(2);
+  await row.call(service);
+  expect(started.recorder.requests).not.toHaveLength(1);
   expect(before).toMatchObject({ host: "80-i1.box.example", link: { isSigned: true } });
   expect(await look()).toEqual(before);
 });
