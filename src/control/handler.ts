@@ -103,15 +103,16 @@ export function createControl(options: ControlOptions): ControlHandler {
       sandboxId,
     };
     if (error === undefined) options.log.debug(entry, "control");
-    else if (reply.status < INTERNAL_STATUS || isBuilding(error))
+    else if (reply.status < INTERNAL_STATUS || isExpected(error))
       options.log.debug({ ...entry, err: error }, "control");
     else options.log.warn({ ...entry, err: error }, "control");
   };
 }
 
-/** A client that waits for a template asks again and again. */
-function isBuilding(error: unknown): boolean {
-  return error instanceof SandboxError && findBuilding(error.message) !== undefined;
+/** A client may ask for what the service does not offer, or for a template until it is built. */
+function isExpected(error: unknown): boolean {
+  if (!(error instanceof SandboxError)) return false;
+  return error.code === "unimplemented" || findBuilding(error.message) !== undefined;
 }
 
 /** A reply stays in memory until its reader took it; the last of too many is cut off. */
