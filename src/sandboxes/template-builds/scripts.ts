@@ -118,7 +118,8 @@ chown -- "$2" "$1"
 
 /**
  * $1 name or number, $2 "true" for sudo without a password, $3 a group or nothing: that of a number
- * without an account, else it is compared with that of the account. Prints the name of the account.
+ * without an account, else it is compared with that of the account. Prints the name of the account. One
+ * that is made is in the group of its name, also where that is there before it.
  * The rule names the account by its number: sudo reads no file with a dot in its name, and takes names
  * as `Defaults` for words of its language. The stand-in of an image without sudo goes by the group.
  */
@@ -128,10 +129,19 @@ has() { command -v "$1" >/dev/null 2>&1; }
 account=$1 sudo=$2
 shift 2
 group=$* wanted=0 primary=root
+# The number of a group, exactly of this name; nothing where there is none.
+number_of() {
+  while IFS=: read -r found _ number _ || [ -n "$found" ]; do
+    if [ "$found" = "$1" ]; then
+      printf '%s\n' "$number"
+      break
+    fi
+  done < /etc/group
+}
 case $group in
 '') ;;
 *[!0-9]*)
-  wanted=$(sed -n "/^$group:/{s/^[^:]*:[^:]*:\([0-9]*\).*/\1/p;q;}" /etc/group)
+  wanted=$(number_of "$group")
   primary=$group
   ;;
 *)
@@ -142,8 +152,12 @@ esac
 # $1 name, $2 number or nothing. As in docker, a number without an account is in the group root or in
 # the one that was named.
 add_account() {
-  name=$1 uid=$2
-  if [ -z "$uid" ]; then set --
+  name=$1 uid=$2 own=
+  if [ -z "$uid" ]; then
+    own=$(number_of "$name")
+    if [ -z "$own" ]; then set --
+    elif has useradd; then set -- -g "$name"
+    else set -- -G "$name"; fi
   else
     [ -n "$wanted" ] || { echo "there is no group $group" >&2; exit 1; }
     if [ -z "$primary" ]; then
@@ -163,8 +177,11 @@ add_lines() {
   if [ -z "$uid" ]; then
     uid=1000
     while grep -q "^[^:]*:[^:]*:$uid:" /etc/passwd /etc/group; do uid=$((uid + 1)); done
-    gid=$uid
-    printf '%s:x:%s:\n' "$name" "$gid" >> /etc/group
+    gid=$own
+    if [ -z "$gid" ]; then
+      gid=$uid
+      printf '%s:x:%s:\n' "$name" "$gid" >> /etc/group
+    fi
   fi
   printf '%s:x:%s:%s::%s:/bin/bash\n' "$name" "$uid" "$gid" "$home" >> /etc/passwd
   mkdir -p -- "$home"

@@ -127,6 +127,7 @@ test("an image without useradd and adduser gets the lines of an account", async 
     ["eve", "true"],
     ["4321", "false"],
     ["5432", "false", "66"],
+    ["other", "false"],
   ]) {
     await run("/bin/sh", ["-c", script, "user", name, sudo, group], { env: { PATH: programs } });
   }
@@ -136,16 +137,39 @@ test("an image without useradd and adduser gets the lines of an account", async 
       `bob:x:1002:1002::${home}/bob:/bin/bash\n` +
       `eve:x:1003:1003::${home}/eve:/bin/bash\n` +
       `user4321:x:4321:0::${home}/user4321:/bin/bash\n` +
-      `user5432:x:5432:66::${home}/user5432:/bin/bash\n`,
+      `user5432:x:5432:66::${home}/user5432:/bin/bash\n` +
+      `other:x:1004:1001::${home}/other:/bin/bash\n`,
   );
   expect(await readFile(join(folder.path, "etc/group"), "utf8")).toBe(
     "sudo:x:27:bob,eve\nother:x:1001:\nbob:x:1002:\neve:x:1003:\ngroup66:x:66:\n",
   );
   expect(await readFile(join(folder.path, "owners"), "utf8")).toBe(
     `-- 1002:1002 ${home}/bob\n-- 1003:1003 ${home}/eve\n` +
-      `-- 4321:0 ${home}/user4321\n-- 5432:66 ${home}/user5432\n`,
+      `-- 4321:0 ${home}/user4321\n-- 5432:66 ${home}/user5432\n` +
+      `-- 1004:1001 ${home}/other\n`,
   );
-  expect(await readdir(home)).toEqual(["bob", "eve", "user4321", "user5432"]);
+  expect(await readdir(home)).toEqual(["bob", "eve", "other", "user4321", "user5432"]);
+});
+
+test.for([
+  { program: "useradd", name: "staff", expected: "-m -g staff -s /bin/bash -- staff\n" },
+  { program: "useradd", name: "a.b", expected: "-m -g a.b -s /bin/bash -- a.b\n" },
+  { program: "useradd", name: "a.c", expected: "-m -s /bin/bash -- a.c\n" },
+  { program: "adduser", name: "staff", expected: "-D -G staff -s /bin/bash staff\n" },
+  { program: "adduser", name: "other", expected: "-D -s /bin/bash other\n" },
+])("$program makes $name in the group of the same name", async ({ program, name, expected }) => {
+  await using folder = await makeTempFolder();
+  const programs = join(folder.path, "bin");
+  await mkdir(join(folder.path, "etc"));
+  await mkdir(programs);
+  await writeFile(join(folder.path, "etc/group"), "root:x:0:\nstaff:x:50:\naxc:x:7:\na.b:x:51:");
+  await writeFile(join(programs, "id"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  const note = `#!/bin/sh\necho "$@" >> ${join(folder.path, "accounts")}\n`;
+  await writeFile(join(programs, program), note, { mode: 0o755 });
+  const script = USER_SCRIPT.replaceAll(/\/(?=etc\/)/g, `${folder.path}/`);
+  const options = { env: { PATH: programs } };
+  await run("/bin/sh", ["-c", script, "user", name, "false"], options);
+  expect(await readFile(join(folder.path, "accounts"), "utf8")).toBe(expected);
 });
 
 async function programPath(name: string): Promise<string> {
