@@ -10,7 +10,7 @@ import type { TarEntry } from "./tar.ts";
 const PIECE_BYTES = 1024 * 1024;
 const ZEROS = Buffer.alloc(PIECE_BYTES);
 /** What is read of a file of the image to decide something. */
-const MAX_TEXT_BYTES = 1024 * 1024;
+export const MAX_TEXT_BYTES = 1024 * 1024;
 
 export interface Contents {
   readonly directory: string;

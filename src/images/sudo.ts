@@ -5,10 +5,12 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { findSudoGroup } from "./accounts.ts";
+import { MAX_TEXT_BYTES } from "./contents.ts";
 import { STAND_INS } from "./stand-ins.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 
 const PLACES = ["/usr/bin/sudo", "/usr/local/bin/sudo", "/bin/sudo"] as const;
+const SUDOERS = "/etc/sudoers";
 const RULE = "%sudo ALL=(ALL:ALL) NOPASSWD: ALL\n";
 const SCRIPT_PATH = `${STAND_INS}/sudo.sh`;
 /** Only members of the group sudo may run it, and it runs as root. */
@@ -61,10 +63,15 @@ export async function giveSudo(files: TreeWriter): Promise<boolean> {
 }
 
 async function includeRules(files: TreeWriter): Promise<void> {
-  const text = (await files.read("/etc/sudoers")) ?? "root ALL=(ALL:ALL) ALL\n";
+  const found = await files.read(SUDOERS);
+  if (found === undefined && files.isFile(SUDOERS)) {
+    const message = `the image cannot be a sandbox: its ${SUDOERS} has more than ${MAX_TEXT_BYTES} bytes`;
+    throw new SandboxError("failed_precondition", message);
+  }
+  const text = found ?? "root ALL=(ALL:ALL) ALL\n";
   if (/^[@#]includedir\s+\/etc\/sudoers\.d\s*$/m.test(text)) return;
   const end = text.endsWith("\n") ? "" : "\n";
-  await files.write("/etc/sudoers", `${text}${end}@includedir /etc/sudoers.d\n`, { mode: 0o440 });
+  await files.write(SUDOERS, `${text}${end}@includedir /etc/sudoers.d\n`, { mode: 0o440 });
 }
 
 const BASE = 0x400000n;

@@ -73,3 +73,15 @@ test("the stand-in of an earlier import is no sudo of the image", async () => {
   expect([await giveSudo(files), await giveSudo(files)]).toEqual([true, true]);
   expect(files.isFile("/etc/sudoers")).toBe(false);
 });
+
+test("a sudoers file too long to be read stops the import, and is not replaced", async () => {
+  await using folder = await makeTempFolder();
+  const contents = await createContents(join(folder.path, "contents"), 1024 ** 2);
+  const files = createTreeWriter(createTree(), contents);
+  await files.write("/usr/bin/sudo", "", { mode: 0o4755 });
+  await files.write("/etc/sudoers", "# rule\n".repeat(150_000));
+  await expect(giveSudo(files)).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the image cannot be a sandbox: its /etc/sudoers has more than 1048576 bytes",
+  });
+});
