@@ -112,17 +112,21 @@ function toTask(
     credentials: options.credentials,
     authFiles: options.authFiles ?? [],
     maxBytes: maxBytesOf(options),
-    confined: confinementOf(options),
+    confined: confinementOf(source, options),
     signal: options.signal,
     onLine: (line) => options.onProgress?.(quoteUntrusted(line)),
   };
 }
 
-function confinementOf(options: PullOptions): Confinement | undefined {
+function confinementOf(
+  { isMirrored }: SkopeoTask["source"],
+  options: PullOptions,
+): Confinement | undefined {
   if (options.isOfRequest !== true) return undefined;
   const { perlDirectory, mirrors = [], nameServers } = options;
   assert(perlDirectory !== undefined);
-  return { perlDirectory, mirrors, nameServers };
+  // A registry that the request alone names may not lead skopeo to the places of the owner.
+  return { perlDirectory, mirrors: isMirrored ? mirrors : [], nameServers };
 }
 
 function maxBytesOf({ maxBytes = DEFAULT_MAX_BYTES }: PullOptions): number {

@@ -3,7 +3,8 @@
  * addresses of the internet alone. A registry may send a client anywhere, by a redirection, by the
  * place where it gives out tokens, by addresses in a manifest, and by a name that resolves to another
  * address the second time; each connection is looked at here, and made to the address that was looked
- * at. Registries that a rule of `--registry-mirror` leads to may be anywhere.
+ * at. Registries that a rule of `--registry-mirror` leads to may be anywhere, where such a rule leads to
+ * the registry of the image, too.
  */
 
 import { lookup } from "node:dns/promises";
@@ -49,6 +50,7 @@ const PORTS = { "http:": 80, "https:": 443 } as const;
 export interface RegistryProxyOptions {
   /** Of this pull alone: the sockets are there. */
   readonly directory: string;
+  /** None where the registry of the image has no rule. */
   readonly mirrors: readonly RegistryMirror[];
   /** Of the image: skopeo compresses what comes, and its files say little of that. */
   readonly maxBytes: number;

@@ -43,6 +43,7 @@ beforeAll(async () => {
     await startFakeNames({
       "inside.test": ["127.0.0.1"],
       "rebind.test": [PUBLIC_ADDRESS, "127.0.0.1"],
+      "moved.test": [PUBLIC_ADDRESS, "127.0.0.1"],
       "metadata.test": ["169.254.169.254"],
     }),
   );
@@ -54,20 +55,26 @@ interface PullCase {
   readonly image?: string;
   readonly isOfRequest?: boolean;
   readonly maxBytes?: number;
+  /** One more rule. */
+  readonly mirror?: string;
   readonly onProgress?: (line: string) => void;
   readonly signal?: AbortSignal;
 }
 
 /** A pull whose fault is returned. */
 async function pullFault(more: PullCase = {}): Promise<SandboxError | undefined> {
-  const { image = IMAGE, isOfRequest = true, maxBytes, onProgress, signal } = more;
+  const { image = IMAGE, isOfRequest = true, maxBytes, mirror, onProgress, signal } = more;
+  const rules = [
+    `hostile.example=http://${registry.host}`,
+    ...(mirror === undefined ? [] : [mirror]),
+  ];
   try {
     const fetched = await pullImage(image, {
       home: folder.path,
       isOfRequest,
       perlDirectory: PERL_DIRECTORY,
       nameServers: [names.address],
-      mirrors: registryMirrors.parse(`hostile.example=http://${registry.host}`),
+      mirrors: registryMirrors.parse(rules.join(",")),
       maxBytes,
       ...(onProgress && { onProgress }),
       signal: signal ?? AbortSignal.timeout(LIMIT_MS),
@@ -216,6 +223,15 @@ test("E60 a fault of a mirror names neither it nor what it leads to", async () =
 test("E60 a name that resolves to another address the second time is refused then", async () => {
   const outcome = await pull({ image: `rebind.test:${canary.port}/team/app:1` });
   expect(outcome).toBe("permission_denied: registry rebind.test is in the network of the service");
+  expect(canary.touched()).toBe(0);
+});
+
+test("E60 a registry without a rule is led to no host that rules lead to", async () => {
+  const place = `moved.test:${canary.port}`;
+  const rules = { image: `${place}/team/app:1`, mirror: `other.example=http://${place}` };
+  expect(await pull(rules)).toBe(
+    "permission_denied: registry moved.test is in the network of the service",
+  );
   expect(canary.touched()).toBe(0);
 });
 
