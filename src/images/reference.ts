@@ -7,10 +7,8 @@ import type { RegistryMirror } from "./images.ts";
 
 const MAX_REFERENCE_BYTES = 1_024;
 const DEFAULT_REGISTRY = "docker.io";
-/** An older name of the same registry, which clients take for it. */
-const OLD_DEFAULT = "index.docker.io";
-/** What logins for it may name: also where its images are asked for. */
-const DEFAULT_LOGINS: ReadonlySet<string> = new Set([OLD_DEFAULT, "registry-1.docker.io"]);
+/** Other names of the same registry: an older one, and the host that clients ask for its images. */
+const OTHER_DEFAULTS: ReadonlySet<string> = new Set(["index.docker.io", "registry-1.docker.io"]);
 const DEFAULT_OWNER = "library";
 
 const HOST = String.raw`(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:[0-9])|\[[0-9a-f:]+\])(?::[0-9]{1,5})?`;
@@ -64,14 +62,14 @@ export function parseReference(text: string): ImageReference {
 /** In one spelling, by which rules of mirrors and logins are found. */
 function toRegistry(host = DEFAULT_REGISTRY): string {
   const known = host.toLowerCase();
-  return known === OLD_DEFAULT ? DEFAULT_REGISTRY : known;
+  return OTHER_DEFAULTS.has(known) ? DEFAULT_REGISTRY : known;
 }
 
 /** The registry, or the part of one, of a login as the files of docker and podman name it. */
 export function toLoginPlace(key: string): string {
   const [host = "", ...rest] = key.replace(/^https?:\/\//, "").split("/");
   const path = rest.join("/").replace(/^v[12]\/?$/, "");
-  const place = DEFAULT_LOGINS.has(host) ? DEFAULT_REGISTRY : host;
+  const place = OTHER_DEFAULTS.has(host) ? DEFAULT_REGISTRY : host;
   return path === "" ? place : `${place}/${path}`;
 }
 

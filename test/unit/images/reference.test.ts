@@ -70,16 +70,18 @@ test("the longest rule of a mirror decides, and keeps the name", () => {
   expect(toSource(parseReference("docker.iox/owner/name"), mirrors).host).toBe("docker.iox");
 });
 
-test.for(["Docker.IO/debian:12", "index.docker.io/debian:12", "DOCKER.io/library/debian:12"])(
-  "a rule of a mirror holds for %s, another spelling of its registry",
-  (text) => {
-    const mirrors = registryMirrors.parse("docker.io=mirror.example");
-    expect(toSource(parseReference(text), mirrors)).toMatchObject({
-      address: "docker://mirror.example/library/debian:12",
-      name: "docker.io/library/debian",
-    });
-  },
-);
+test.for([
+  "Docker.IO/debian:12",
+  "index.docker.io/debian:12",
+  "registry-1.docker.io/library/debian:12",
+  "DOCKER.io/library/debian:12",
+])("a rule of a mirror holds for %s, another spelling of its registry", (text) => {
+  const mirrors = registryMirrors.parse("docker.io=mirror.example");
+  expect(toSource(parseReference(text), mirrors)).toMatchObject({
+    address: "docker://mirror.example/library/debian:12",
+    name: "docker.io/library/debian",
+  });
+});
 
 test("a rule of a mirror for an older name of a registry holds for that registry", () => {
   const mirrors = registryMirrors.parse(
