@@ -19,15 +19,15 @@ export interface SnapshotSettings {
   readonly loginFile: string | undefined;
 }
 
+const loginSchema = z.object({
+  auth: z.string().optional(),
+  username: z.string().optional(),
+  password: z.string().optional(),
+});
+/** A program that keeps logins leaves the entries of its registries empty. */
 const loginsSchema = z.object({
-  auths: z.record(
-    z.string(),
-    z.object({
-      auth: z.string().optional(),
-      username: z.string().optional(),
-      password: z.string().optional(),
-    }),
-  ),
+  auths: z.record(z.string(), loginSchema).default({}),
+  credHelpers: z.record(z.string(), z.string()).default({}),
 });
 
 /** An image, and the registry that has it. */
@@ -67,24 +67,43 @@ function placeOf(key: string): string {
 
 /** Read each time: a Secret that is mounted may have changed. */
 async function findLogin(file: string, host: string): Promise<RegistryCredentials | undefined> {
-  let auths: z.infer<typeof loginsSchema>["auths"];
+  let logins: z.infer<typeof loginsSchema>;
   try {
-    ({ auths } = loginsSchema.parse(parseJson(await readFile(file))));
+    logins = loginsSchema.parse(parseJson(await readFile(file)));
   } catch {
     // The parser's own message would repeat a part of a password.
     throw new SandboxError("failed_precondition", "the logins of registries cannot be read", {
       hint: "--snapshot-registry-login names a config.json as docker writes it",
     });
   }
-  const entries = Object.entries(auths);
+  const found = entryOf(logins.auths, host);
+  const credentials = found && toCredentials(found);
+  if (credentials !== undefined) return credentials;
+  if (found === undefined && entryOf(logins.credHelpers, host) === undefined) return undefined;
+  throw new SandboxError(
+    "failed_precondition",
+    `the login of the registry ${host} is in no form that is read`,
+    { hint: "--snapshot-registry-login names a file with auth or with username and password" },
+  );
+}
+
+/** The registry as it is written stands above another name of it. */
+function entryOf<T>(table: Readonly<Record<string, T>>, host: string): T | undefined {
+  const entries = Object.entries(table);
   const [, found] =
     entries.find(([key]) => key === host) ??
     entries.find(([key]) => placeOf(key) === placeOf(host)) ??
     [];
-  if (found === undefined) return undefined;
-  const { auth, username = "", password = "" } = found;
-  if (auth === undefined || auth === "") return { username, password };
+  return found;
+}
+
+/** Undefined for an entry without a user, for which a token or a program stands. */
+function toCredentials({ auth, username, password = "" }: z.infer<typeof loginSchema>) {
+  if (auth === undefined || auth === "") {
+    return username === undefined || username === "" ? undefined : { username, password };
+  }
   const text = Buffer.from(auth, "base64").toString("utf8");
   const colon = text.indexOf(":");
+  if (colon < 1) return undefined;
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }

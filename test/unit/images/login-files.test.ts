@@ -46,3 +46,25 @@ test.for([...CASES, { key: "GHCR.IO", image: "GHCR.IO/owner/name", isTaken: true
     expect(place.credentials).toEqual(isTaken ? login : undefined);
   },
 );
+
+test.for([
+  { auths: { "ghcr.io": {} }, credsStore: "desktop" },
+  { auths: { "https://ghcr.io": { email: "a@b.c" } }, credsStore: "desktop" },
+  { auths: {}, credHelpers: { "ghcr.io": "gcloud" } },
+  { credHelpers: { "GHCR.io": "gcloud" } },
+  { auths: { "ghcr.io": { auth: "bm8gY29sb24=" } } },
+  { auths: { "ghcr.io": { auth: "", identitytoken: "token" } } },
+])("a front refuses a file that keeps the login elsewhere: %j", async (logins) => {
+  await using folder = await makeTempFolder();
+  const loginFile = join(folder.path, "config.json");
+  await writeFile(loginFile, JSON.stringify(logins));
+  const settings = { registry: "example.com/s", loginFile };
+  await expect(findImagePlace("ghcr.io/owner/name", settings)).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the login of the registry ghcr.io is in no form that is read",
+    hint: "--snapshot-registry-login names a file with auth or with username and password",
+  });
+  // A registry that the file does not name needs none.
+  const { place } = await findImagePlace("debian:12", settings);
+  expect(place.credentials).toBeUndefined();
+});
