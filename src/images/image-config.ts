@@ -28,6 +28,7 @@ const schema = z.object({
       WorkingDir: z.string().max(MAX_PATH).nullish(),
       User: z.string().max(256).nullish(),
       OnBuild: list,
+      Shell: list,
       Entrypoint: list,
       Cmd: list,
       ExposedPorts: record,
@@ -63,6 +64,7 @@ export function parseImageConfig(document: Buffer): RawConfig {
         entries.filter((entry) => /^[^=]+=/.test(entry) && !isUsable(entry)).length,
       ],
       ["its ONBUILD instructions are not run", config?.OnBuild?.length ?? 0],
+      ["its SHELL is not that of a Dockerfile upon it", hasOwnShell(config?.Shell ?? []) ? 1 : 0],
     ],
     config: {
       env: toVariables(entries),
@@ -74,6 +76,11 @@ export function parseImageConfig(document: Buffer): RawConfig {
       labels: toLabels(config?.Labels ?? {}),
     },
   };
+}
+
+/** Docker runs a RUN of a Dockerfile upon the image by that shell. */
+function hasOwnShell(words: readonly string[]): boolean {
+  return words.length > 0 && words.join(" ") !== "/bin/sh -c";
 }
 
 function toVariables(entries: readonly string[]): ImageConfig["env"] {

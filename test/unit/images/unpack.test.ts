@@ -55,6 +55,11 @@ test.for([
     ["variables with names that no shell can use were left out (2)"],
   ],
   [{ OnBuild: ["RUN a", "COPY . ."] }, ["its ONBUILD instructions are not run (2)"]],
+  [{ Shell: ["/bin/sh", "-c"] }, []],
+  [
+    { Shell: ["/bin/bash", "-o", "pipefail", "-c"] },
+    ["its SHELL is not that of a Dockerfile upon it (1)"],
+  ],
   [{ User: "1001:0" }, ['its user "1001:0" has no account (1)']],
   [{ User: "nobody\u001b[31m" }, [String.raw`its user "nobody\u001b[31m" has no account (1)`]],
 ] as const)("of the configuration %j is noted %j", async ([config, notes]) => {
