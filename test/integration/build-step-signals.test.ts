@@ -1,12 +1,14 @@
 /** A step of a build that a signal ends has failed, whatever the signal. */
 
+import { execFile } from "node:child_process";
 import { connect } from "node:net";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openDaemonClient } from "../../src/client/daemon-client.ts";
 import { runStep } from "../../src/sandboxes/template-builds/run-step.ts";
 import { startTestDaemon } from "../support/daemon/envd.ts";
 
-async function run(command: string) {
+async function run(command: string, fromDockerfile = false) {
   await using daemon = await startTestDaemon();
   await using client = openDaemonClient({
     sandboxId: "i1",
@@ -19,7 +21,7 @@ async function run(command: string) {
     end: () => undefined,
   };
   const signal = AbortSignal.timeout(10_000);
-  const io = { daemon: client, signal, lines, findFiles: async () => undefined };
+  const io = { daemon: client, signal, lines, findFiles: async () => undefined, fromDockerfile };
   const state = { user: "root", workdir: "/", environment: {} };
   await runStep({ type: "RUN", args: [command], filesHash: "", force: false }, state, io);
   return Buffer.concat(output).toString();
@@ -40,4 +42,10 @@ test.for([
 test("a step finds its shell as if nothing was around it", async () => {
   const script = 'echo "$0 $# $SHLVL"; shopt -q login_shell && echo login; cat; exit 0';
   expect(await run(script)).toBe("/bin/bash 0 1\nlogin\n");
+});
+
+test("a command of a Dockerfile is for /bin/sh, which is no login shell", async () => {
+  const script = 'echo "$0 $# ${BASH_VERSION:+bash} $-"; env | grep -c ^SHLVL; exit 0';
+  const plain = await promisify(execFile)("/bin/sh", ["-c", script], { env: {} });
+  expect(await run(script, true)).toBe(plain.stdout);
 });

@@ -7,8 +7,10 @@ import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
 import { readInstructions, readList, type InstructionText } from "./instructions.ts";
 import {
+  DEFAULT_SHELL,
+  inShell,
+  joinWords,
   readFlags,
-  readShell,
   splitOption,
   withDocuments,
   type Refuse,
@@ -56,7 +58,7 @@ function createReader(name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
-  let shell: Shell = { words: ["/bin/sh", "-c"], before: "" };
+  let shell = DEFAULT_SHELL;
   const variables = createFileVariables();
   const notes: string[] = [];
   const steps: DockerfileStep[] = [];
@@ -75,10 +77,11 @@ function createReader(name: string) {
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
-        for (const args of readRun({ instruction, shell: shell.before, refuse })) add("RUN", args);
+        for (const args of readRun({ instruction, shell, refuse })) add("RUN", args);
         return;
       case "SHELL":
-        shell = readShell(readList(content) ?? []) ?? refuse("of another shell is not supported");
+        shell = readList(content) ?? refuse("needs a list of words in JSON");
+        if (shell.length === 0) refuse("has no words");
         return;
       case "COPY":
       case "ADD":
@@ -128,11 +131,12 @@ interface Command {
   readonly isList: boolean;
 }
 
-function toCommand(content: string, { words, before }: Shell): Command | undefined {
+function toCommand(content: string, shell: Shell): Command | undefined {
   if (content === "") return undefined;
   const list = readList(content);
   if (list === undefined) {
-    return { text: `${before}${content}`, words: joinWords([...words, content]), isList: false };
+    const text = inShell(shell, content);
+    return { text, words: joinWords([...shell, content]), isList: false };
   }
   const text = joinWords(list);
   return text === "" ? undefined : { text, words: text, isList: true };
@@ -147,8 +151,7 @@ function toStart(entrypoint: Command | undefined, command: Command | undefined) 
 
 interface RunText {
   readonly instruction: InstructionText;
-  /** What comes before a command that is a text. */
-  readonly shell: string;
+  readonly shell: Shell;
   readonly refuse: Refuse;
 }
 
@@ -156,11 +159,12 @@ interface RunText {
 function readRun({ instruction, shell, refuse }: RunText): string[][] {
   const { content, documents } = instruction;
   const { command, preparation } = readFlags(content, refuse);
-  const text =
-    documents.length === 0 ? toShell(command) : withDocuments(command, documents, refuse);
-  if (text === "") refuse("has no command");
-  const main = [readList(command) === undefined ? `${shell}${text}` : text];
-  return preparation === "" ? [main] : [[preparation, "root"], main];
+  const list = readList(command);
+  const text = documents.length === 0 ? command : withDocuments(command, documents, refuse);
+  // A list is a program, also where the shell has a command of this name.
+  const run = list === undefined ? inShell(shell, text) : `exec ${joinWords(list)}`;
+  if (text === "" || list?.length === 0) refuse("has no command");
+  return preparation === "" ? [[run]] : [[preparation, "root"], [run]];
 }
 
 function readBase(content: string, refuse: Refuse): string {
@@ -173,20 +177,6 @@ function readBase(content: string, refuse: Refuse): string {
   if (image === "scratch") refuse("scratch is not supported: a sandbox needs a shell");
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
   return image !== "" && (rest.length === 0 || isNamed) ? image : refuse("needs one image");
-}
-
-/** A list of strings is a command without a shell; each of them is one word of ours. */
-function toShell(content: string): string {
-  const words = readList(content);
-  return words === undefined ? content : joinWords(words);
-}
-
-function joinWords(words: readonly string[]): string {
-  return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : quote(word))).join(" ");
-}
-
-function quote(word: string): string {
-  return `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }
 
 interface CopyText {

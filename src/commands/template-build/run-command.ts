@@ -68,24 +68,23 @@ export function withDocuments(
   return script.join("\n");
 }
 
-/** Each RUN has a bash already: of another one its options alone matter. */
-const SHELL = /^(?:\/(?:usr\/)?bin\/)?(?:ba)?sh((?: -[euxl]*(?:o pipefail)?)*) -([euxl]*)c$/;
+/** What runs a command that is a text, as SHELL names it. */
+export type Shell = readonly string[];
 
-/** What SHELL says of the commands that follow and are texts. */
-export interface Shell {
-  readonly words: readonly string[];
-  /** What makes a shell that runs already the same. */
-  readonly before: string;
+/** The one that the service runs a RUN with. */
+export const DEFAULT_SHELL: Shell = ["/bin/sh", "-c"];
+
+/** The text for the default shell that is run by another one; a text for the default one stays. */
+export function inShell(shell: Shell, text: string): string {
+  const isDefault = joinWords(shell) === joinWords(DEFAULT_SHELL);
+  return isDefault ? text : joinWords([...shell, text]);
 }
 
-/** Undefined for a shell that is not there. */
-export function readShell(words: readonly string[]): Shell | undefined {
-  const [, before, last = ""] = SHELL.exec(words.join(" ")) ?? [];
-  if (before === undefined) return undefined;
-  const options = `${before} -${last}`
-    .split(" ")
-    // A login shell it is in any case.
-    .map((word) => (word === "pipefail" ? word : word.replaceAll("l", "")))
-    .filter((word) => word !== "" && word !== "-");
-  return { words, before: options.length === 0 ? "" : `set ${options.join(" ")}\n` };
+/** The words of a program and its arguments as a text for a shell. */
+export function joinWords(words: readonly string[]): string {
+  return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : quote(word))).join(" ");
+}
+
+function quote(word: string): string {
+  return `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

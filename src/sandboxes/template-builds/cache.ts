@@ -31,10 +31,15 @@ export function isCachedStep({ templateId, status }: BuildRecord): boolean {
   return templateId.startsWith(TEMPLATE_PREFIX) && status === "ready";
 }
 
-/** What the first step of a build stands on. Teams share no steps. */
-export function baseKey(team: string, build: BuildRecord, state: StepState): string {
+/** What the first step of a build stands on. Teams share no steps, and a Dockerfile has another shell. */
+export function baseKey(
+  team: string,
+  build: BuildRecord,
+  { isDockerfile, ...state }: StepState & { readonly isDockerfile: boolean },
+): string {
   const disk = build.disk === undefined ? [] : [build.disk];
-  return hash([CACHE_VERSION, team, build.layers, state, ...disk]);
+  const shell = isDockerfile ? ["dockerfile"] : [];
+  return hash([CACHE_VERSION, team, build.layers, state, ...disk, ...shell]);
 }
 
 export function stepKey(parent: string, { type, args, filesHash = "" }: BuildStep): string {

@@ -87,8 +87,9 @@ async function named<T>(name: string, work: () => Promise<T>): Promise<T> {
 function firstStage(context: StepContext, { plan }: BuildJob, base: BuildBase): Stage {
   const { memory: _memory, ...build } = base.build;
   const own = stateOf(build);
-  const state = plan.fromDockerfile === true ? beginDockerfile(own, base) : own;
-  return { build, state, key: baseKey(context.team, build, state) };
+  const isDockerfile = plan.fromDockerfile === true;
+  const state = isDockerfile ? beginDockerfile(own, base) : own;
+  return { build, state, key: baseKey(context.team, build, { ...state, isDockerfile }) };
 }
 
 async function runSteps(context: StepContext, job: BuildJob, first: Stage): Promise<Stage> {
@@ -142,6 +143,7 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
     daemon: sandbox.daemon,
     signal,
     lines,
+    fromDockerfile: job.plan.fromDockerfile === true,
     findFiles: (hash) => job.findFiles(hash),
   });
   await step("build.stepped");

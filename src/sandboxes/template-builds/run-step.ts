@@ -18,6 +18,7 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 /** As for a sandbox: the kernel's bound for arguments and environment. */
 const MAX_ENVIRONMENT_BYTES = 98_304;
 const MAX_COMMAND_CHARACTERS = 120;
+const BASH = "/bin/bash";
 const ACCOUNT_PATTERN = /^(?:[A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,10})$/;
 
 /** What a step finds, and what the next one and the sandboxes of the template find. */
@@ -31,6 +32,8 @@ export interface StepIo {
   readonly daemon: DaemonClient;
   readonly signal: AbortSignal;
   readonly lines: LineSink;
+  /** Whether commands are for the shell of a Dockerfile, which is no login shell. */
+  readonly fromDockerfile?: boolean;
   /** Path of the archive of a hash on this machine; undefined when it was not uploaded. */
   findFiles(hash: string): Promise<string | undefined>;
 }
@@ -70,14 +73,16 @@ export async function runStep(step: BuildStep, state: StepState, io: StepIo): Pr
       return applyEnv(state, step);
     case "RUN": {
       const [, user = ""] = step.args;
-      const shell = { args: ["-l", "-c", first], user: user || state.user, cwd: state.workdir };
-      await runBash(io, shell, `command ${cut(first)}`);
+      const words =
+        io.fromDockerfile === true ? ["/bin/sh", "-c", first] : [BASH, "-l", "-c", first];
+      const call = { words, user: user || state.user, cwd: state.workdir };
+      await runProgram(io, call, `command ${cut(first)}`);
       return state;
     }
     case "WORKDIR": {
       const workdir = posix.resolve(state.workdir, first);
-      const args = ["-c", WORKDIR_SCRIPT, "workdir", workdir, state.user];
-      await runBash(io, { args, user: "root", cwd: "/" }, `work folder ${cut(workdir)}`);
+      const words = [BASH, "-c", WORKDIR_SCRIPT, "workdir", workdir, state.user];
+      await runProgram(io, { words, user: "root", cwd: "/" }, `work folder ${cut(workdir)}`);
       return { ...state, workdir };
     }
     case "USER":
@@ -99,9 +104,9 @@ async function makeUser({ args }: BuildStep, io: StepIo): Promise<string> {
   if (!isNamed) {
     throw new SandboxError("invalid_argument", `${cut(given)} is no name of an account`);
   }
-  const parameters = [account, sudo, ...groups];
-  const script = { args: ["-c", USER_SCRIPT, "user", ...parameters], user: "root", cwd: "/" };
-  const name = (await runBash(io, script, `user ${account}`)).trim();
+  const words = [BASH, "-c", USER_SCRIPT, "user", account, sudo, ...groups];
+  const script = { words, user: "root", cwd: "/" };
+  const name = (await runProgram(io, script, `user ${account}`)).trim();
   if (ACCOUNT_PATTERN.test(name)) return name;
   throw new SandboxError("failed_precondition", `user ${account}: no name was found`);
 }
@@ -122,9 +127,9 @@ async function copyFiles({ args, filesHash = "" }: BuildStep, state: StepState, 
   const archive = `/tmp/.files-${filesHash.slice(0, 32)}.tar`;
   await sendArchive(io, path, archive);
   const target = posix.resolve(state.workdir, given) + (given.endsWith("/") ? "/" : "");
-  const parameters = [archive, source, target, user, mode];
-  const script = { args: ["-c", COPY_SCRIPT, "copy", ...parameters], user: "root", cwd: "/" };
-  await runBash(io, script, `copy of ${cut(source)} to ${cut(given)}`);
+  const words = [BASH, "-c", COPY_SCRIPT, "copy", archive, source, target, user, mode];
+  const script = { words, user: "root", cwd: "/" };
+  await runProgram(io, script, `copy of ${cut(source)} to ${cut(given)}`);
 }
 
 /** Without its compression: not every tar knows it by itself, and some have no gzip beside them. */
@@ -139,19 +144,20 @@ async function sendArchive({ daemon, signal }: StepIo, path: string, target: str
  * Makes 128 + n of the end by a signal, as shells do. Of the daemon's own child it would be -1, or 0 for a
  * real-time signal, which Node does not report. The level is that of a shell without one around it.
  */
-const AROUND = 'SHLVL=0 /bin/bash "$@"; exit "$?"';
+const AROUND = 'unset SHLVL; "$@"; exit "$?"';
 
-interface BashCall {
-  readonly args: readonly string[];
+interface ProgramCall {
+  /** The program and its arguments. */
+  readonly words: readonly string[];
   readonly user: string;
   readonly cwd: string;
 }
 
 /** Its output goes to the lines; a short one is returned, too. */
-async function runBash(io: StepIo, call: BashCall, subject: string): Promise<string> {
+async function runProgram(io: StepIo, call: ProgramCall, subject: string): Promise<string> {
   let outcome: Outcome;
   try {
-    outcome = await followBash(io, call);
+    outcome = await followProgram(io, call);
   } catch (error) {
     throw isUnknownUser(error) ? unknownUser(subject, call.user, error) : error;
   } finally {
@@ -190,8 +196,11 @@ interface Outcome {
   readonly exitCode: number;
 }
 
-async function followBash({ daemon, signal, lines }: StepIo, call: BashCall): Promise<Outcome> {
-  const args = ["-c", AROUND, "sh", ...call.args];
+async function followProgram(
+  { daemon, signal, lines }: StepIo,
+  call: ProgramCall,
+): Promise<Outcome> {
+  const args = ["-c", AROUND, "sh", ...call.words];
   const request = { cmd: "/bin/sh", args, cwd: call.cwd, env: {}, hasStdin: false };
   const options = { user: call.user, signal, timeoutMs: STEP_LIMIT_MS };
   let output = "";

@@ -24,7 +24,7 @@ test.for([
   ],
   [
     ['RUN ["cat", "<<E"]', "RUN b"],
-    ["2 cat '<<E'", "3 b"],
+    ["2 exec cat '<<E'", "3 b"],
   ],
   [
     ["RUN it's <<E", "RUN b"],

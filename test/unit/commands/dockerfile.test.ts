@@ -30,7 +30,7 @@ test("every instruction that a build has", () => {
     startCommand: "node server.js",
     steps: [
       { type: "RUN", args: ['echo "a  b"   && true'], line: 4 },
-      { type: "RUN", args: ["echo 'c d'"], line: 7 },
+      { type: "RUN", args: ["exec echo 'c d'"], line: 7 },
       { type: "ENV", args: ["A", "1", "B", "x y"], line: 8 },
       { type: "COPY", args: ["x", "to/", "user:user", "755"], line: 10 },
       { type: "COPY", args: ["y", "to/", "user:user", "755"], line: 10 },
@@ -78,9 +78,10 @@ test.for([
   ["FROM a\nADD https://a.test/x y", "Dockerfile:2: ADD from an address"],
   ["FROM a\nCOPY x", "Dockerfile:2: COPY needs a source"],
   ["FROM a\n\nONBUILD RUN true", "Dockerfile:3: ONBUILD is not supported"],
-  ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL of another shell"],
-  ['FROM a\nSHELL ["/bin/bash", "-o", "posix", "-c"]', "Dockerfile:2: SHELL of another shell"],
-  ["FROM a\nSHELL /bin/bash -c", "Dockerfile:2: SHELL of another shell"],
+  ["FROM a\nSHELL []", "Dockerfile:2: SHELL has no words"],
+  ["FROM a\nSHELL /bin/bash -c", "Dockerfile:2: SHELL needs a list of words"],
+  ["FROM a\nRUN []", "Dockerfile:2: RUN has no command"],
+  ["FROM a\nRUN --network=default", "Dockerfile:2: RUN has no command"],
   ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR has the variable APP"],
   ["FROM a\nUSER ${WHO}", "Dockerfile:2: USER has the variable WHO"],
   ["FROM a\nCOPY $A b", "Dockerfile:2: COPY has the variable A"],
@@ -135,7 +136,7 @@ test.for([
   ["<<EOF python3\nprint(1)\nEOF", "<<EOF python3\nprint(1)\nEOF\n"],
   // None at all.
   ['echo $((1<<3)) "<<"', 'echo $((1<<3)) "<<"'],
-  ['--network=default ["make", "a b"]', "make 'a b'"],
+  ['--network=default ["make", "a b"]', "exec make 'a b'"],
 ] as const)("RUN %j runs %j", ([given, command]) => {
   const { steps } = readDockerfile(`FROM a\nRUN ${given}\nUSER x`, "Dockerfile");
   expect(steps.map(({ args }) => args)).toEqual([[command], ["x"]]);
@@ -157,17 +158,24 @@ test.for([
 });
 
 test.for([
-  ['["/bin/bash", "-c"]', ""],
-  ['["bash", "-lc"]', ""],
-  ['["/bin/bash", "-o", "pipefail", "-c"]', "set -o pipefail\n"],
-  ['["/bin/sh", "-l", "-exo", "pipefail", "-uc"]', "set -exo pipefail -u\n"],
-] as const)("SHELL %s puts %j before commands that are texts", ([shell, before]) => {
+  ['["/bin/sh", "-c"]', "it's two"],
+  ['["/bin/bash", "-c"]', String.raw`/bin/bash -c 'it'\''s two'`],
+  ['["/bin/ash", "-eo", "pipefail", "-c"]', String.raw`/bin/ash -eo pipefail -c 'it'\''s two'`],
+  ['["python3", "-c"]', String.raw`python3 -c 'it'\''s two'`],
+] as const)("SHELL %s runs what follows and is a text by %j", ([shell, command]) => {
   const { steps } = readDockerfile(
-    `FROM a\nRUN one\nSHELL ${shell}\nRUN two\nRUN ["three"]`,
+    `FROM a\nRUN one\nSHELL ${shell}\nRUN it's two\nRUN ["three"]`,
     "Dockerfile",
   );
   const commands = steps.filter(({ type }) => type === "RUN").flatMap(({ args }) => args);
-  expect(commands).toEqual(["one", `${before}two`, "three"]);
+  expect(commands).toEqual(["one", command, "exec three"]);
+});
+
+test("a script of a here-document is a text for the shell", () => {
+  const text = 'FROM a\nSHELL ["/bin/zsh", "-c"]\nRUN <<E\none\ntwo\nE';
+  expect(readDockerfile(text, "Dockerfile").steps.map(({ args }) => args)).toEqual([
+    ["/bin/zsh -c 'one\ntwo'"],
+  ]);
 });
 
 test("what describes an image is passed over, as is a platform that is this machine's", () => {
@@ -246,9 +254,9 @@ test.for([
   ['ENTRYPOINT ["run"]\nCMD ["a b"]', "run 'a b'"],
   ['ENTRYPOINT []\nCMD ["x"]', "x"],
   ["CMD []", undefined],
-  ['SHELL ["bash", "-eo", "pipefail", "-c"]\nCMD a | b', "set -eo pipefail\na | b"],
+  ['SHELL ["bash", "-eo", "pipefail", "-c"]\nCMD a | b', "bash -eo pipefail -c 'a | b'"],
   ['SHELL ["bash", "-ec"]\nENTRYPOINT ["run"]\nCMD a', "run bash -ec a"],
-  ['CMD a\nSHELL ["bash", "-ec"]\nENTRYPOINT b', "set -e\nb"],
+  ['CMD a\nSHELL ["bash", "-ec"]\nENTRYPOINT b', "bash -ec b"],
 ] as const)("%j starts as docker starts it", ([lines, startCommand]) => {
   expect(readDockerfile(`FROM a\n${lines}`, "Dockerfile").startCommand).toBe(startCommand);
 });
