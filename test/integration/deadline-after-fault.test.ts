@@ -22,10 +22,15 @@ async function startCase() {
   const layered = createLayerEngine();
   const deadlines: Deadline[] = [];
   const setDeadline = (deadline: Deadline) => void deadlines.push(deadline);
+  let canFreeze = true;
   const engine: Engine = {
     ...layered,
-    create: async (spec, signal) =>
-      Object.assign(await layered.create(spec, signal), { setDeadline }),
+    async create(spec, signal) {
+      const container = await layered.create(spec, signal);
+      const freeze = container.pause.bind(container);
+      const pause = async () => (canFreeze ? freeze() : fail());
+      return Object.assign(container, { setDeadline, pause });
+    },
   };
   const service = await startTestService({ clock, engine });
   const { sandboxID } = await service.create({ timeout: LIFE_S });
@@ -34,6 +39,11 @@ async function startCase() {
   return {
     endAtMs: clock.now() + LIFE_S * MS_PER_S,
     last: () => deadlines.at(-1),
+    look: async () => (await service.call({ path: `/sandboxes/${sandboxID}` })).body,
+    onRecord: () => sandboxes.get(sandboxID)?.state,
+    pass: (ms: number) => clock.advance(ms),
+    failFreezes: () => void (canFreeze = false),
+    restoreWrites: () => void Object.assign(sandboxes, { put }),
     call: (operation: string, body: object) =>
       service.call({ method: "POST", path: `/sandboxes/${sandboxID}/${operation}`, body }),
     /** No row is written from now on. */
@@ -52,6 +62,19 @@ test("a sandbox whose resume failed stays paused, without a service too", async 
   scene.failWrites();
   expect(await scene.call("connect", { timeout: 60 })).toMatchObject({ status: 429 });
   expect(scene.last()).toEqual({ atMs: 0, action: "freeze" });
+});
+
+test("a resume that cannot be recorded and not be taken back has come about", async () => {
+  await using scene = await startCase();
+  await scene.call("pause", {});
+  scene.failWrites();
+  scene.failFreezes();
+  expect(await scene.call("connect", { timeout: 60 })).toMatchObject({ status: 201 });
+  expect(await scene.look()).toMatchObject({ state: "running" });
+  expect(scene.onRecord()).toBe("paused");
+  scene.restoreWrites();
+  await scene.pass(1_000);
+  await expect.poll(scene.onRecord).toBe("running");
 });
 
 test.for([

@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
-import { step } from "../../common/steps.ts";
+import { step, type StepName } from "../../common/steps.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot/boot.ts";
 import { startTemplateService } from "../boot/start-command.ts";
@@ -23,19 +23,43 @@ export interface ResumeOptions {
 
 /** Its programs go on where they were frozen. */
 export async function thaw(
-  context: Services & History,
+  context: Services & History & Registry,
   entry: SandboxEntry,
   options: ResumeOptions,
 ): Promise<void> {
   await entry.container.resume();
-  try {
-    await step("resume.thawed");
-    updateRecord(context, entry, toRunning(context, entry, options));
-  } catch (error) {
-    await entry.container.pause();
-    throw error;
-  }
+  const running = toRunning(context, entry, options);
+  await recordRun(context, entry, { running, begun: "resume.thawed" });
   followEntry(context, entry, { isInitialized: false });
+}
+
+/**
+ * Without a record its programs are frozen again. Where they cannot be, they run, with a time to live,
+ * and the record is written later: a sandbox that counts as paused would run without any end.
+ */
+async function recordRun(
+  context: Services & Registry,
+  entry: SandboxEntry,
+  { running, begun }: { readonly running: Partial<SandboxRecord>; readonly begun: StepName },
+): Promise<void> {
+  try {
+    await step(begun);
+    updateRecord(context, entry, running);
+  } catch (error) {
+    if (await isFrozenAgain(context, entry)) throw error;
+    noteRecord(context, entry, running);
+  }
+}
+
+async function isFrozenAgain(context: Services, entry: SandboxEntry): Promise<boolean> {
+  try {
+    await entry.container.pause();
+    return true;
+  } catch (error) {
+    const { sandboxId } = entry.record;
+    context.log.error({ op: "sandbox.resume", sandboxId, err: error }, "resume is not taken back");
+    return false;
+  }
 }
 
 /** A fresh start on the files; should it fail, the files are still there. */
@@ -118,13 +142,7 @@ export async function restoreEntry(
     noteLostMemory(context, entry);
     throw toRestoreFault(await toDiskFault(error, context.directory));
   }
-  await step("restore.started");
-  try {
-    updateRecord(context, entry, running);
-  } catch (error) {
-    await container.pause();
-    throw error;
-  }
+  await recordRun(context, entry, { running, begun: "restore.started" });
   // The daemon has its token; it is told the time.
   followEntry(context, entry, { isInitialized: false });
 }
