@@ -21,8 +21,10 @@ export function findCreation(
   context: Services & Tenant,
   once: CreationKey,
 ): StartedSandbox | undefined {
-  const sinceMs = context.clock.now() - KEPT_MS;
-  const known = context.store.creations.get({ team: context.team, key: once.key, sinceMs });
+  const nowMs = context.clock.now();
+  const sinceMs = nowMs - KEPT_MS;
+  context.store.creations.rebase(nowMs);
+  const known = context.store.creations.get({ team: context.team, key: once.key }, sinceMs);
   if (known === undefined) return undefined;
   requireSameRequest(once, known.fingerprint);
   return toStarted(context, known);

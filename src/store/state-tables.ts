@@ -189,6 +189,9 @@ export function openCreations(database: DatabaseSync): CreationTable {
   const insert = prepare(`
     INSERT INTO creations (team, key, created_at_ms, record) VALUES (?, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
+  // A statement that writes waits for the lock of the database, also where it changes nothing.
+  const selectAhead = prepare("SELECT 1 FROM creations WHERE created_at_ms > ? LIMIT 1");
+  const rebase = prepare("UPDATE creations SET created_at_ms = ?1 WHERE created_at_ms > ?1");
   const eraseOld = prepare("DELETE FROM creations WHERE created_at_ms < ?");
   const eraseBeyond = prepare(`
     DELETE FROM creations WHERE team = ? AND created_at_ms < (
@@ -196,7 +199,10 @@ export function openCreations(database: DatabaseSync): CreationTable {
       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?
     )`);
   return {
-    get: ({ team, key, sinceMs }) => toRecord(creationRecordSchema, select.get(team, key, sinceMs)),
+    rebase(nowMs) {
+      if (selectAhead.get(nowMs) !== undefined) rebase.run(nowMs);
+    },
+    get: ({ team, key }, sinceMs) => toRecord(creationRecordSchema, select.get(team, key, sinceMs)),
     add(record, { sinceMs, most }) {
       const { team, key, createdAtMs } = record;
       eraseOld.run(sinceMs);

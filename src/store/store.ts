@@ -190,11 +190,11 @@ export const creationRecordSchema = z.object({
 /** A create that was asked for under a key, and the sandbox that it made. */
 export type CreationRecord = z.infer<typeof creationRecordSchema>;
 
-type CreationQuery = Pick<CreationRecord, "team" | "key"> & { readonly sinceMs: number };
-
 export interface CreationTable {
+  /** Those that lie in the future, which a clock that was ahead made, count as made at this moment. */
+  rebase(nowMs: number): void;
   /** One that is not older. */
-  get(wanted: CreationQuery): CreationRecord | undefined;
+  get(wanted: Pick<CreationRecord, "team" | "key">, sinceMs: number): CreationRecord | undefined;
   /**
    * Whether it was added: not when there is one of this key. Older ones go, and those of the team
    * beyond the most that are kept.

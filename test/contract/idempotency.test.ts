@@ -5,8 +5,11 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { createdVolumeSchema, sandboxSchema } from "../../src/wire/control.ts";
 import { atStep } from "../support/at-step.ts";
-import { createFakeClock } from "../support/fake-clock.ts";
+import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
 import { startTestService, type TestService } from "../support/service.ts";
+
+const DAY_MS = 86_400_000;
+const YEAR_MS = 365 * DAY_MS;
 
 let service: TestService;
 beforeAll(async () => {
@@ -89,22 +92,44 @@ test.for(["", "A", "a_b", "a".repeat(256), "ä"])("a key %j is malformed", async
   expect({ status, body }).toMatchObject({ status: 400, body: { code: 400 } });
 });
 
+async function startTimed(clock: FakeClock) {
+  const timed = await startTestService({ clock });
+  return {
+    send: async () =>
+      timed.call({
+        method: "POST",
+        path: "/v2/sandboxes",
+        body: { templateID: "base", timeout: 80_000 },
+        headers: { "content-type": "application/json", "idempotency-key": "daily" },
+      }),
+    [Symbol.asyncDispose]: () => timed[Symbol.asyncDispose](),
+  };
+}
+
 test("a key counts for a day", async () => {
   const clock = createFakeClock();
-  await using timed = await startTestService({ clock });
-  const send = async () =>
-    timed.call({
-      method: "POST",
-      path: "/v2/sandboxes",
-      body: { templateID: "base", timeout: 80_000 },
-      headers: { "content-type": "application/json", "idempotency-key": "daily" },
-    });
+  await using timed = await startTimed(clock);
+  const { send } = timed;
   const first = await send();
   await clock.advance(86_399_000);
   expect((await send()).body).toEqual(first.body);
   await clock.advance(2_000);
   const next = await send();
-  expect([next.status, next.body === first.body]).toEqual([201, false]);
+  expect(next.status).toBe(201);
+  expect(next.body).not.toEqual(first.body);
+});
+
+test("a key of a clock that was ahead counts for a day from now", async () => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using timed = await startTimed(clock);
+  const { send } = timed;
+  const first = await send();
+  clock.set(YEAR_MS);
+  expect((await send()).body).toEqual(first.body);
+  await clock.advance(DAY_MS + 1);
+  const next = await send();
+  expect(next.status).toBe(201);
+  expect(next.body).not.toEqual(first.body);
 });
 
 function createVolume(key: string, name: string, at = service) {

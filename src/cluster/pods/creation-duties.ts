@@ -8,12 +8,7 @@ import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";
 import type { Observations } from "../observations.ts";
 import { readRecord } from "../records.ts";
-import {
-  changeCreation,
-  removeCreation,
-  type KnownCreation,
-  type StoredCreation,
-} from "./creations.ts";
+import { changeCreation, removeCreation, type KnownCreation } from "./creations.ts";
 
 /** A front whose Lease is seen late is not taken for dead. */
 const OWNER_GRACE_MS = 5_000;
@@ -22,6 +17,8 @@ const OWNER_GRACE_MS = 5_000;
  * request that made it, and has found nothing to remove.
  */
 const MAX_CREATE_MS = 300_000;
+/** Clocks of nodes differ by less. One that is further ahead was set, and its keys would stay till then. */
+const MAX_AHEAD_MS = 60_000;
 
 type DutyContext = Pick<ClusterContext, "api" | "clock" | "creations" | "fronts">;
 
@@ -29,22 +26,25 @@ type DutyContext = Pick<ClusterContext, "api" | "clock" | "creations" | "fronts"
 export function creationDuties(context: DutyContext, since: Pick<Observations, "lasts">): Duty[] {
   const { api, clock, creations, fronts } = context;
   const works: Duty[] = [];
-  const kept = new Map<string, StoredCreation[]>();
+  const kept = new Map<string, KnownCreation[]>();
   for (const stored of creations.items.values()) {
     const { metadata, creation } = stored;
     if (creation === undefined) continue;
     if (creation.isKept) {
-      const ofTeam = kept.get(creation.team);
-      if (ofTeam === undefined) kept.set(creation.team, [stored]);
-      else ofTeam.push(stored);
+      const ofTeam = kept.get(creation.team) ?? [];
+      ofTeam.push({ metadata, creation });
+      kept.set(creation.team, ofTeam);
     } else if (isLeft(metadata.uid, fronts.isAlive(creation.owner), since)) {
       works.push({ name: metadata.uid, run: () => settle(context, { metadata, creation }) });
     }
   }
-  const sinceMs = clock.now() - KEPT_MS;
+  const nowMs = clock.now();
   for (const ofTeam of kept.values()) {
-    for (const stored of outdated(ofTeam, sinceMs)) {
+    for (const stored of outdated(ofTeam, nowMs - KEPT_MS)) {
       works.push({ name: stored.metadata.uid, run: () => removeCreation(api, stored) });
+    }
+    for (const stored of ofTeam.filter((one) => ageOf(one) > nowMs + MAX_AHEAD_MS)) {
+      works.push({ name: stored.metadata.uid, run: () => keepFromNow(context, stored) });
     }
   }
   return works;
@@ -57,13 +57,13 @@ function isLeft(uid: string, isOwnerAlive: boolean, since: Pick<Observations, "l
 }
 
 /** Those that are too old, and the oldest ones beyond the most that are kept. */
-function outdated(kept: readonly StoredCreation[], sinceMs: number): StoredCreation[] {
+function outdated(kept: readonly KnownCreation[], sinceMs: number): KnownCreation[] {
   const newestFirst = kept.toSorted((left, right) => ageOf(right) - ageOf(left));
   return newestFirst.filter((stored, index) => index >= MAX_KEPT || ageOf(stored) < sinceMs);
 }
 
-function ageOf({ creation }: StoredCreation): number {
-  return creation?.createdAtMs ?? 0;
+function ageOf({ creation }: KnownCreation): number {
+  return creation.createdAtMs;
 }
 
 /** Every change names the version that was seen, so a front that lives after all finds it changed. */
@@ -74,8 +74,15 @@ async function settle({ api, clock }: DutyContext, stored: KnownCreation): Promi
   // Its start is undone by another duty first.
   if (state === "starting") return;
   if (state === "running" || state === "paused") {
-    await changeCreation(api, stored, { isKept: true, createdAtMs: clock.now() });
+    await keepFromNow({ api, clock }, stored);
     return;
   }
   await removeCreation(api, stored);
+}
+
+async function keepFromNow(
+  { api, clock }: Pick<DutyContext, "api" | "clock">,
+  stored: KnownCreation,
+) {
+  await changeCreation(api, stored, { isKept: true, createdAtMs: clock.now() });
 }

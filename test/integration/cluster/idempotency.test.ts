@@ -57,6 +57,12 @@ const sandboxes = () => [...world.api.objects.keys()].filter((path) => path.star
 const keys = () =>
   [...world.api.objects.keys()].filter((path) => path.startsWith("configmaps/creation-"));
 
+/** How long ago the only record of a key was made. */
+function ageMs(): number {
+  const { data } = Object(world.api.objects.get(keys()[0] ?? ""));
+  return Date.now() - JSON.parse(data.creation).createdAtMs;
+}
+
 /** Changes the only record of a key. */
 function changeKey(changes: object): void {
   const [path = ""] = keys();
@@ -190,4 +196,12 @@ test("a key counts for a day, and is then removed", async () => {
   expect([next.status, next.body.sandboxID === first.body.sandboxID]).toEqual([201, false]);
   changeKey({ createdAtMs: Date.now() - 86_401_000 });
   await expect.poll(keys, SETTLED).toEqual([]);
+});
+
+test("a key of a front whose clock was ahead counts for a day from now", async () => {
+  const first = await create(one, "ahead");
+  changeKey({ createdAtMs: Date.now() + 2 * 86_400_000 });
+  await expect.poll(ageMs, SETTLED).toBeGreaterThan(0);
+  const again = await create(two, "ahead");
+  expect([again.status, again.body]).toEqual([201, first.body]);
 });
