@@ -6,8 +6,9 @@
 # Arguments: the rule, the folder of the instance, and the folders of our cgroups in the unified
 # tree and in the old freezer, each `-` where there is none. Without root, the file `cgroup` of a
 # container names its folder in the unified tree; one without any cgroup is found by its first process. Rule `kill`: each container ends at once. Rule `leave`: each container ends,
-# or is frozen, at the time in its file `expiry` (Unix seconds, then `end` or `freeze`); one without
-# the file was never finished and ends at once. The program ends when nothing is left for it to do.
+# or is frozen, at the time in its file `expiry`: Unix seconds and `end` or `freeze`, and in a second
+# line the same moment in seconds since the start of the machine, which counts, because the wall clock
+# may be set. One without the file was never finished and ends at once. The program ends when nothing is left for it to do.
 # A container that a dying service was about to start may come late, so that several rounds must
 # find none.
 
@@ -130,9 +131,11 @@ freeze_container() {
 
 # Does what is due for one container that lives, and says in `sleep` when the next look is due.
 look_at() {
-    at=0 action=end
-    [ "$rule" = leave ] && read -r at action <"$2/expiry"
-    case $at in '' | *[!0-9]*) at=0 action=end ;; esac
+    at=0 action=end boot=0
+    [ "$rule" = leave ] && { read -r at action && read -r boot; } <"$2/expiry"
+    case $at in '' | *[!0-9]*) at=0 action=end boot=0 ;; esac
+    # An older service wrote no second line.
+    case $boot in '' | *[!0-9]*) now=$(date +%s) ;; *) at=$boot now=$uptime ;; esac
     if [ "$at" -gt "$now" ]; then
         left=1
         [ $((at - now)) -lt "$sleep" ] && sleep=$((at - now))
@@ -151,8 +154,10 @@ done
 
 without=0
 while :; do
-    left=0 sleep=$longest_sleep now=0
-    [ "$rule" = leave ] && now=$(date +%s)
+    left=0 sleep=$longest_sleep
+    # It counts the time in which the machine is suspended, too.
+    read -r uptime rest </proc/uptime
+    uptime=${uptime%.*}
     for folder in "$instance"/s/*; do
         id=${folder##*/}
         case $id in *[!a-z0-9]*) continue ;; esac

@@ -1,10 +1,9 @@
 /** One container as its user sees it; everything it needs to know is in its folder. */
 
-import { renameSync, statfsSync, writeFileSync } from "node:fs";
+import { statfsSync } from "node:fs";
 import { join } from "node:path";
-import { toSandboxError } from "../../common/errors.ts";
-import { draftOf, readKernelFile } from "../../common/files.ts";
-import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
+import { readKernelFile } from "../../common/files.ts";
+import type { Container, ContainerExit, Usage } from "../engine.ts";
 import { askByRelay, type RelayDial } from "../gvisor/relay.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { createConnections } from "../network/connections.ts";
@@ -14,8 +13,9 @@ import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { createCopies, findSaveFault } from "./container-copies.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { createRuns, type RunParts } from "./container-runs.ts";
+import { writeDeadline } from "./deadline.ts";
 import type { Cgroup } from "./process-group.ts";
-import { DEADLINE_NAME, removeContainer } from "./remove-container.ts";
+import { removeContainer } from "./remove-container.ts";
 import { savedMemoryOf } from "./saved-memory.ts";
 import type { SocketWatch } from "./socket-watch.ts";
 import { watchGroup } from "./watch-group.ts";
@@ -115,19 +115,6 @@ async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
     diskTotalBytes: disk.blocks * disk.bsize,
   };
 }
-
-/** @throws SandboxError resource_exhausted on a full disk; the deadline before stays then. */
-function writeDeadline(directory: string, { atMs, action }: Deadline): void {
-  const path = join(directory, DEADLINE_NAME);
-  try {
-    writeFileSync(draftOf(path), `${Math.ceil(atMs / MS_PER_S)} ${action}\n`, { mode: 0o600 });
-    renameSync(draftOf(path), path);
-  } catch (error) {
-    throw toSandboxError(error, "deadline");
-  }
-}
-
-const MS_PER_S = 1_000;
 
 /**
  * Tells when PID 1 is gone: the kernel ends every other process of the container with it. With a

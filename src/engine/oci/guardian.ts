@@ -10,13 +10,12 @@ import { writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { listFolder, readIfThere } from "../../common/files.ts";
+import { readIfThere } from "../../common/files.ts";
 import type { Container, Guard, GuardOptions } from "../engine.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { killGroup } from "../host/run-program.ts";
 import { groupFolders, type CgroupHost } from "./cgroups.ts";
-import { DEADLINE_NAME } from "./remove-container.ts";
 
 /** In the folder of an instance: number and start of its guardian. */
 const GUARDIAN_NAME = "guardian";
@@ -185,15 +184,4 @@ async function tellEnd(child: ChildProcess): Promise<void> {
   child.stdin?.end("end\n");
   const isLate = delay(END_TIMEOUT_MS, "late", { ref: false });
   if ((await Promise.race([exit, isLate])) === "late") killGroup(child.pid);
-}
-
-const MS_PER_S = 1_000;
-
-/** Whether a container below this folder has a time to live, left to the guardian, that is not over. */
-export async function hasTimeLeft(directory: string, nowMs: number): Promise<boolean> {
-  for (const name of await listFolder(directory)) {
-    const text = await readIfThere(join(directory, name, DEADLINE_NAME));
-    if (text !== undefined && Number.parseInt(text, 10) * MS_PER_S > nowMs) return true;
-  }
-  return false;
 }

@@ -11,6 +11,7 @@ import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import type { Routers } from "../network/router.ts";
 import { flushDisk, removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
 import { PROCESS_NAME, readRecord, RECORD_NAME } from "./container-record.ts";
+import { DEADLINE_NAME } from "./deadline.ts";
 import type { Cgroup } from "./process-group.ts";
 import { endRuntimeProcesses } from "./runtime-processes.ts";
 import { GROUP_NAME } from "./user-cgroup.ts";
@@ -24,9 +25,6 @@ export const FOLDER_NAMES = {
 
 /** The memory of a halted container is in a folder of this name, whole or as a draft. */
 export const SAVED_NAME = "saved";
-
-/** For the guardian: Unix seconds, then `end` or `freeze`. */
-export const DEADLINE_NAME = "expiry";
 
 /** Of one run: gone when the container is halted. */
 const OF_A_RUN = [

@@ -9,7 +9,8 @@ import { removeTree } from "../../common/remove-tree.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { removeImage } from "../../engine/gvisor/remove-image.ts";
 import { tryLock, withLock } from "../../engine/host/lock.ts";
-import { endGuardian, hasTimeLeft } from "../../engine/oci/guardian.ts";
+import { hasTimeLeft } from "../../engine/oci/deadline.ts";
+import { endGuardian } from "../../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../../engine/storage/layers.ts";
 import {
   listVolumeDisks,

@@ -3,6 +3,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { uptime } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -101,6 +102,22 @@ test("a deadline to come is waited for", async () => {
   world.start("leave", "freezer").stdin?.end();
   await expect.poll(() => world.victim.signalCode, { timeout: 10_000 }).toBe("SIGKILL");
   expect(performance.now() - beganMs).toBeGreaterThan(1_900);
+});
+
+test("a wall clock that was set forward or back moves no deadline", async () => {
+  await using early = await openWorld();
+  await using late = await openWorld();
+  const day = 86_400;
+  const bootSeconds = Math.ceil(uptime());
+  await writeFile(
+    join(early.folder, "expiry"),
+    `${secondsFromNow(-day)} end\n${bootSeconds + day}\n`,
+  );
+  await writeFile(join(late.folder, "expiry"), `${secondsFromNow(day)} end\n${bootSeconds}\n`);
+  early.start("leave", "freezer").stdin?.end();
+  late.start("leave", "freezer").stdin?.end();
+  await expect.poll(() => late.victim.signalCode, { timeout: 5_000 }).toBe("SIGKILL");
+  expect(isAlive(early)).toBe(true);
 });
 
 test.for(["", "garbage end\n", "-5 end\n"])(
