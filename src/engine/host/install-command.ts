@@ -30,9 +30,16 @@ function asRoot(command: string): string {
 /** The release of Debian whose backports have a runsc that is new enough. */
 const WITH_BACKPORT = "bookworm";
 
-/** What brings the runtime of the level gvisor, where this system has a package that is new enough. */
+/**
+ * What brings the runtime of the level gvisor, where this system has a package that is new enough.
+ * A new Debian has no backports among its sources. The file of sources is not named: clients of a
+ * service read this too, and see `(path)` in place of a path.
+ */
 export function gvisorCommand(system: string = readSystem()): string {
-  return findRelease(system) === WITH_BACKPORT
-    ? asRoot(`apt-get install -t ${WITH_BACKPORT}-backports runsc`)
-    : "install runsc: https://gvisor.dev/docs/user_guide/install/";
+  if (findRelease(system) !== WITH_BACKPORT) {
+    return "install runsc: https://gvisor.dev/docs/user_guide/install/";
+  }
+  const backports = `${WITH_BACKPORT}-backports`;
+  const install = asRoot(`apt-get update && apt-get install -t ${backports} runsc`);
+  return `add ${backports} to the sources of apt, then: ${install}`;
 }

@@ -15,7 +15,7 @@ test.for([
 test.for([
   {
     system: "ID=debian\nVERSION_CODENAME=bookworm\n",
-    says: /apt-get install -t bookworm-backports /,
+    says: /^add bookworm-backports to the sources of apt, then: (?:sudo sh -c ')?apt-get update && apt-get install -t bookworm-backports runsc/,
   },
   { system: "ID=debian\nVERSION_CODENAME=trixie\n", says: /^install runsc: https:/ },
   { system: "ID=ubuntu\nVERSION_CODENAME=noble\n", says: /^install runsc: https:/ },
