@@ -61,7 +61,7 @@ interface OptionToken {
 }
 
 function faultOf(token: OptionToken, setting: Setting | undefined, isGiven: boolean) {
-  if (setting === undefined) return "no such flag";
+  if (setting === undefined) return "no such flag: sandbox-mcp --help lists all";
   if (isGiven) return "given twice";
   if (setting.isSwitch) return undefined;
   if (token.value === undefined) return "needs a value";

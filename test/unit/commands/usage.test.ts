@@ -71,8 +71,14 @@ test.for([
     argv: ["gc", "--engine=kubernetes"],
     fault: "--engine kubernetes: not an engine of gc",
   },
-  { argv: ["serve", "--no-metrics"], fault: "--no-metrics: no such flag" },
-  { argv: ["serve", "--a\nb\u001b"], fault: '"--a\\nb\\u001b": no such flag' },
+  {
+    argv: ["serve", "--no-metrics"],
+    fault: "--no-metrics: no such flag: sandbox-mcp --help lists all",
+  },
+  {
+    argv: ["serve", "--a\nb\u001b"],
+    fault: '"--a\\nb\\u001b": no such flag: sandbox-mcp --help lists all',
+  },
 ])("$argv → $fault", ({ argv, fault }) => {
   expect(faultsOf(...argv)).toEqual([fault]);
 });
