@@ -56,7 +56,7 @@ async function install({ certificate, domain, path: source }: LocalAuthority): P
   await changeStore(store, asRoot, () => writeDurably(path, certificate, 0o644));
   process.stdout.write(`installed ${path}\n`);
   process.stderr.write(
-    "sandbox-mcp: Node asks the system with NODE_USE_SYSTEM_CA=1; browsers may keep a list of their own\n",
+    "sandbox-mcp: Node reads the system's store with NODE_USE_SYSTEM_CA=1; browsers may keep a list of their own\n",
   );
   return EXIT_OK;
 }
