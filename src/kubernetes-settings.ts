@@ -36,7 +36,7 @@ export const KUBERNETES_SETTINGS = {
   snapshotRegistry: {
     flag: "snapshot-registry",
     schema: registryPlace,
-    help: "engine kubernetes: offers snapshots and forks, as images of this HOST/REPOSITORY",
+    help: "engine kubernetes: offers snapshots, forks and pauses, as images of this HOST/REPOSITORY",
   },
   snapshotRegistryLogin: {
     flag: "snapshot-registry-login",
@@ -58,16 +58,16 @@ export const KUBERNETES_SETTINGS = {
   kubernetesUrl: {
     flag: "kubernetes-url",
     schema: webUrl,
-    help: "API server; by default that of the Pod, outside of one the address of `kubectl proxy`",
+    help: "engine kubernetes: API server; by default that of the Pod, outside of one give the address of `kubectl proxy`",
   },
   kubernetesNamespace: {
     flag: "kubernetes-namespace",
     schema: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "expected a namespace"),
-    help: "namespace of the Pods; by default that of the service account",
+    help: "engine kubernetes: namespace of the Pods; by default that of the service account",
   },
   kubernetesAccount: {
     flag: "kubernetes-account",
     schema: path,
-    help: "directory of the service account: token, ca.crt and namespace",
+    help: "engine kubernetes: directory of the service account: token, ca.crt and namespace",
   },
 } as const satisfies Record<string, Setting>;

@@ -18,7 +18,7 @@ const COMMANDS: readonly Command[] = [
     name: "gc",
     usage: "gc",
     summary:
-      "removes what services left that do not run, sandboxes that serve would find again too, and prints it",
+      "removes what stopped services left, also the sandboxes that the next serve would adopt, and prints it",
     hasEngine: true,
     hasHome: true,
     // A unit may run it before the first start of its service.
@@ -29,7 +29,7 @@ const COMMANDS: readonly Command[] = [
     name: "key",
     usage: "key create|list|revoke [NAME] [--team TEAM]",
     summary:
-      "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; those of a team see only what is its own",
+      "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; a key sees only the resources of its team",
     forms: [
       "key create NAME [--team TEAM]",
       "key list [--team TEAM]",
@@ -144,4 +144,5 @@ export function helpText(command?: Command): string {
   ].join("\n");
 }
 
-const FLAGS_TITLE = "Flags (the README names the environment variable of each):";
+const FLAGS_TITLE =
+  "Flags (the table Settings of the README has the variable and the default of each):";

@@ -91,6 +91,15 @@ test("the summaries of the commands are in one column", () => {
   expect(new Set(places).size).toBe(1);
 });
 
+test("the help of a flag that one engine alone reads begins with that engine, as its row does", async () => {
+  const readme = await readFile(join(ROOT, "README.md"), "utf8");
+  const rows = readme.split("\n").filter((line) => / \| +engine kubernetes: /.test(line));
+  const flags = rows.flatMap((row) => namesIn(row.split(" | ")[0] ?? "", FLAG_PATTERN));
+  const helps = listSettings().map(([, { flag, help }]) => ({ flag, help }));
+  const begins = helps.filter(({ help }) => help.startsWith("engine kubernetes: "));
+  expect(begins.flatMap(({ flag }) => flag ?? []).toSorted()).toEqual(flags.toSorted());
+});
+
 test("each flag is in the help of a command, and those of one command in no other", () => {
   const flags = listSettings().flatMap(([, { flag }]) => flag ?? []);
   const names = ["doctor", "gc", "key", "manifest", "serve", "stdio", "template", "trust"];
