@@ -143,3 +143,17 @@ test("every name is declared in the file that a document gives for it", async ()
   );
   expect((await Promise.all(faults)).flat()).toEqual([]);
 });
+
+/** The pages to which a document links, without those of itself. */
+function pagesLinkedBy({ path, text }: { readonly path: string; readonly text: string }): string[] {
+  const links = [...text.matchAll(LINK_PATTERN)].map(([, link = ""]) => link.split("#")[0] ?? "");
+  const pages = links.filter((link) => link !== "").map((link) => join(dirname(path), link));
+  return pages.filter((page) => page !== path);
+}
+
+test("another document leads to every page", async () => {
+  const documents = await readDocuments();
+  const linked = new Set(documents.flatMap(pagesLinkedBy));
+  const pages = documents.map(({ path }) => path).filter((path) => path !== "README.md");
+  expect(pages.filter((path) => !linked.has(path))).toEqual([]);
+});
