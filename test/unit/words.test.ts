@@ -149,6 +149,14 @@ test("no source has a word of the list in a comment or an identifier", async () 
   expect(found.flat()).toEqual([]);
 });
 
+test("no instruction and no description of a tool has a word of the list", async () => {
+  // One string of JSON a line: the answers to the opening of a host.
+  const lines = (await readText("src/mcp/recorded-opening.json")).split("\n");
+  const texts = lines.filter((line) => /^ *"(?:description|instructions|title)": "/.test(line));
+  expect(texts.length).toBeGreaterThan(MIN_FILES);
+  expect(texts.flatMap((text) => findWords(text.trim(), text, IN_DOCUMENTS))).toEqual([]);
+});
+
 test("no document has the marks of a merge", async () => {
   const paths = ["README.md", "SECURITY.md", "EVIDENCE.md", ...(await listFiles("docs", ".md"))];
   const texts = await Promise.all(paths.map(async (path) => [path, await readText(path)] as const));

@@ -12,8 +12,8 @@ export const connectSandbox = defineTool({
   title: "Connect to a sandbox",
   description:
     "Resumes a paused sandbox with all its files, or extends the life of a running one to at " +
-    "least timeout_seconds from now, never shortening it. Use it when a call says that the " +
-    "sandbox is paused. Output streams from before a pause are cut; processes live on if " +
+    "least timeout_seconds from now, never shortening it. Use it after an error that the sandbox " +
+    "is paused. Output streams from before a pause are cut; processes live on if " +
     "memory was kept.",
   toolset: "core",
   input: z.strictObject({ sandbox_id: sandboxIdInput(), timeout_seconds: lifetimeInput() }),

@@ -46,8 +46,8 @@ const input = z.strictObject({
     .boolean()
     .default(true)
     .describe(
-      "Whether programs may reach the internet. A note says where not, but knows no firewall: " +
-        "sandbox-mcp doctor does.",
+      "Whether programs may reach the internet. A note states where not; only sandbox-mcp " +
+        "doctor sees a firewall.",
     ),
   allow_out: networkInput(
     "What may be reached, as CIDRs, addresses or, for HTTP and TLS, names such as *.example.com; " +
@@ -90,7 +90,7 @@ export const createSandbox = defineTool({
     "Starts an isolated Linux computer from a template or snapshot and returns its sandbox_id, " +
     "which every other tool needs. Use one sandbox for a whole task: files and processes stay " +
     "in it between calls. It ends by itself after timeout_seconds (default 300), with all its " +
-    "files, unless on_timeout is pause; its expiry stands in every result. End it with " +
+    "files, unless on_timeout is pause; every result states its expiry. End it with " +
     "kill_sandbox when you are done, and keep a state for later with snapshot.",
   toolset: "core",
   input,

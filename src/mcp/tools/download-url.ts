@@ -28,7 +28,7 @@ export const downloadUrl = defineTool({
       .min(1)
       .max(MAX_TIMEOUT_SECONDS)
       .default(3_600)
-      .describe("How long the link counts."),
+      .describe("Lifetime of the link."),
     user: userInput(),
   }),
   output: z.object({ url: z.string(), expires_at: z.string(), note: z.string() }),

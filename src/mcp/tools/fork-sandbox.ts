@@ -22,7 +22,7 @@ export const forkSandbox = defineTool({
   title: "Fork a sandbox",
   description:
     "Makes copies of a running sandbox, each a sandbox of its own with its own expiry; the " +
-    "source runs on. All files are copied; the reply says whether running processes are too, as " +
+    "source runs on. All files are copied; the reply states if running processes are too, as " +
     "with isolation gvisor. Use it to try several approaches from one state; to keep a state for " +
     "later use snapshot. Returns one line for each copy: its sandbox_id, or the reason for its " +
     "failure.",

@@ -11,9 +11,9 @@ export const pauseSandbox = defineTool({
   name: "pause_sandbox",
   title: "Pause a sandbox",
   description:
-    "Freezes a running sandbox: its files stay, its processes stand still, and its expiry no " +
+    "Freezes a running sandbox: its files stay, its processes are frozen, and its expiry no " +
     "longer counts. Resume it with connect_sandbox. Use it to keep a sandbox for later; a " +
-    "service may go on counting it among those that you may have.",
+    "service may still count it for your limit.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

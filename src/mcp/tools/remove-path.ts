@@ -19,8 +19,8 @@ export const removePath = defineTool({
   title: "Remove a path",
   description:
     "Removes a file, a link or a whole directory tree from the sandbox, for good. A link is " +
-    "removed, its target stays. A path that is not there is no error; the service does not tell " +
-    "which was the case. The root and the home directories are refused.",
+    "removed, its target stays. A path that is not there is no error, and the reply is the " +
+    "same. The root and the home directories are refused.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

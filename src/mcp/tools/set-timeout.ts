@@ -12,8 +12,8 @@ export const setTimeoutTool = defineTool({
   title: "Set the timeout",
   description:
     "Sets when a running sandbox ends, or is paused if it was made so: timeout_seconds from now, " +
-    "longer or shorter than before. Call it before work that takes longer than the expiry that " +
-    "results tell. Services clamp it to a maximum life; the reply has the time that counts. To " +
+    "longer or shorter than before. Call it before work that takes longer than the expiry in " +
+    "results. Services limit it to a maximum life; the reply states the new expiry. To " +
     "end a sandbox now use kill_sandbox; for a paused one use connect_sandbox.",
   toolset: "core",
   input: z.strictObject({

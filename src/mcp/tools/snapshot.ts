@@ -15,7 +15,7 @@ export const snapshot = defineTool({
   title: "Snapshot a sandbox",
   description:
     "Saves the state of a running sandbox and returns a snapshot_id, from which create_sandbox " +
-    "starts any number of new sandboxes. All files come along; the reply says whether running " +
+    "starts any number of new sandboxes. All files come along; the reply states if running " +
     "processes do, as with isolation gvisor, else start programs again. Environment, metadata " +
     "and network come from the new call. The sandbox itself runs on. A name that exists gets a " +
     "new version.",

@@ -12,7 +12,7 @@ export const statPath = defineTool({
   title: "Describe a path",
   description:
     "Returns type, size, mode, owner and time of one path in the sandbox, and the target of a " +
-    "symbolic link; one of type symlink leads nowhere. Use it to check whether a path exists; for " +
+    "symbolic link; type symlink is a broken link. Use it to check whether a path exists; for " +
     "the content of a directory use list_directory.",
   toolset: "core",
   input: z.strictObject({
