@@ -13,7 +13,7 @@ import { withoutHeld } from "./hold.ts";
 import type { StepState } from "./run-step.ts";
 
 /** Changes with what steps do, so that layers of another version are not used. */
-const CACHE_VERSION = 2;
+const CACHE_VERSION = 3;
 /** Steps of a team that are kept, the newest; a layer is as large as what its step wrote. */
 const MAX_CACHED_STEPS = 500;
 /** Steps that were made longer ago are made anew. */

@@ -3,11 +3,21 @@
  * positional parameters, never as text of a program.
  */
 
+/** Makes a folder with those above it, as docker does: each that is new has the owner `$owner`. */
+const MAKE_FOLDER = String.raw`
+make_folder() {
+  [ ! -d "$1" ] || return 0
+  make_folder "$(dirname -- "$1")"
+  mkdir -- "$1"
+  chown -- "$owner" "$1"
+}
+`;
+
 /**
  * $1 archive, $2 source, $3 target (absolute), $4 owner, $5 mode or empty. The archive is unpacked
  * in a folder apart, where tar itself refuses absolute names and `..`.
  */
-export const COPY_SCRIPT = String.raw`
+export const COPY_SCRIPT = String.raw`${MAKE_FOLDER}
 set -eu -o pipefail
 archive=$1 source=./$2 target=$3 owner=$4 mode=$5
 lacks=
@@ -65,17 +75,12 @@ find -P "$@" -type f '(' -perm -4000 -o -perm -2000 ')' -exec bash -ec '
   mode=$(stat -c %a -- "$2"); chown -- "$1" "$2"; chmod -- "$mode" "$2"
 ' bash "$owner" {} ';' -o -exec chown -h -- "$owner" {} +
 [ -z "$mode" ] || find -P "$@" -depth ! -type l -exec chmod -- "$mode" {} +
-into() {
-  [ ! -d "$1" ] || return 0
-  mkdir -p -- "$1"
-  chown -- "$owner" "$1"
-}
 is_folder=
 case $target in */) is_folder=1 ;; esac
 [ $# = 1 ] || is_folder=1
 for match; do
   if [ -d "$match" ] && [ ! -L "$match" ]; then
-    into "$target"
+    make_folder "$target"
     # Folders merge, also through a link; the metadata of those that are there stays.
     if tar --version 2>/dev/null | grep -q GNU; then
       tar -C "$match" -cf - . |
@@ -97,23 +102,20 @@ for match; do
   fi
   place=$target
   if [ -n "$is_folder" ] || [ -d "$target" ]; then
-    into "$target"
+    make_folder "$target"
     place=$target/$(basename -- "$match")
-  elif [ ! -d "$(dirname -- "$target")" ]; then
-    mkdir -p -- "$(dirname -- "$target")"
-  fi
+  else make_folder "$(dirname -- "$target")"; fi
   if [ -d "$place" ] && [ ! -L "$place" ]; then echo "$place is a folder" >&2; exit 1; fi
   rm -f -- "$place"
   cp -a -- "$match" "$place"
 done
 `;
 
-/** $1 path (absolute), $2 owner, who gets a folder that is new. */
-export const WORKDIR_SCRIPT = String.raw`
+/** $1 path (absolute), $2 owner, who gets the folders that are new with its group. */
+export const WORKDIR_SCRIPT = String.raw`${MAKE_FOLDER}
 set -eu
-[ ! -d "$1" ] || exit 0
-mkdir -p -- "$1"
-chown -- "$2" "$1"
+owner=$2:$(id -g -- "$2")
+make_folder "$1"
 `;
 
 /**

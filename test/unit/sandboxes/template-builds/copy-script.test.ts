@@ -5,7 +5,7 @@ import { chmod, lstat, mkdir, readdir, stat, symlink, writeFile } from "node:fs/
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { COPY_SCRIPT } from "../../../../src/sandboxes/template-builds/scripts.ts";
+import { COPY_SCRIPT, WORKDIR_SCRIPT } from "../../../../src/sandboxes/template-builds/scripts.ts";
 import { tar, type TarItem } from "../../../support/images/tar-writer.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 import { findTestTool } from "../../../support/test-tools.ts";
@@ -99,6 +99,46 @@ test.runIf(process.getuid?.() === 0)(
     }
     const found = await lstat(join(target, "link"));
     expect([found.isSymbolicLink(), found.uid]).toEqual([true, 12_345]);
+  },
+);
+
+/** The owners of the folders `old/new/in` below another one, of which `old` is there before. */
+async function ownersAfter(make: (folder: string) => Promise<readonly string[]>) {
+  await using folder = await makeTempFolder();
+  await mkdir(join(folder.path, "old"));
+  await run("bash", ["-c", ...(await make(folder.path))]);
+  const owners = [];
+  for (const path of ["old", "old/new", "old/new/in"]) {
+    const { uid, gid } = await stat(join(folder.path, path));
+    owners.push(`${uid}:${gid}`);
+  }
+  return owners;
+}
+
+test.runIf(process.getuid?.() === 0).for(["old/new/in/", "old/new/in/f"])(
+  "each folder that a copy to %s makes is of its owner",
+  async (target) => {
+    const owners = await ownersAfter(async (folder) => {
+      const archive = join(folder, "archive.tar");
+      await writeFile(archive, tar(file("a")));
+      return [COPY_SCRIPT, "copy", archive, "a", join(folder, target), "12345:7", ""];
+    });
+    expect(owners).toEqual(["0:0", "12345:7", "12345:7"]);
+  },
+);
+
+test.runIf(process.getuid?.() === 0)(
+  "each folder that a work directory needs is of the user and its group",
+  async () => {
+    const { stdout } = await run("id", ["-u", "nobody"]);
+    const owners = await ownersAfter(async (folder) => [
+      WORKDIR_SCRIPT,
+      "workdir",
+      join(folder, "old/new/in"),
+      "nobody",
+    ]);
+    const own = `${stdout.trim()}:${(await run("id", ["-g", "nobody"])).stdout.trim()}`;
+    expect(owners).toEqual(["0:0", own, own]);
   },
 );
 
