@@ -58,7 +58,7 @@ const registrySchema = z.discriminatedUnion("type", [
 export type RegistryBody = z.infer<typeof registrySchema>;
 
 const stepSchema = z.object({
-  type: z.enum(["COPY", "RUN", "ENV", "WORKDIR", "USER"]),
+  type: z.enum(["COPY", "RUN", "ENV", "ARG", "WORKDIR", "USER"]),
   args: z.array(z.string()).default([]),
   filesHash: z.string().optional(),
   force: z.boolean().default(false),

@@ -6,24 +6,24 @@ import { startTestService } from "../support/service.ts";
 const LIMIT_MS = 30_000;
 const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;
 
-/** A step that needs no sandbox tells of the user by the variable HOME. */
-async function build(base: { defaultUser: string; defaultWorkdir: string }, plan: object) {
-  const builtIns = [{ name: "base", ...base, find: async () => [] }];
-  await using service = await startTestService({ builtIns });
+type Service = Awaited<ReturnType<typeof startTestService>>;
+
+/** What is left by a build of steps that need no sandbox. */
+async function build(service: Service, name: string, body: object) {
   const { sandboxes, store } = service.embedded;
-  const wanted = { name: "made", tags: [], cpus: undefined, memoryMb: undefined };
+  const wanted = { name, tags: [], cpus: undefined, memoryMb: undefined };
   const { template, build: requested } = sandboxes.builds.request(wanted);
   const { templateId } = template;
   const { buildId } = requested;
-  const steps = [{ type: "ENV", args: ["PLACE", "$HOME"] }];
   const path = `/v2/templates/${templateId}/builds/${buildId}`;
-  const body = { fromTemplate: "base", steps, ...plan };
   expect((await service.call({ method: "POST", path, body })).status).toBe(202);
   const state = () => sandboxes.builds.status(templateId, buildId, FILTER).build.status;
   await expect.poll(state, { timeout: LIMIT_MS }).toBe("ready");
-  const made = store.builds.tagged(templateId, "default");
-  return [made?.setup?.environment["PLACE"], made?.defaultUser, made?.defaultWorkdir];
+  return store.builds.tagged(templateId, "default");
 }
+
+const startService = (base: { defaultUser: string; defaultWorkdir: string }) =>
+  startTestService({ builtIns: [{ name: "base", ...base, find: async () => [] }] });
 
 const PLAIN = { defaultUser: "user", defaultWorkdir: "/home/user" };
 const OWN = { defaultUser: "app", defaultWorkdir: "/srv" };
@@ -33,5 +33,35 @@ test.for([
   [PLAIN, { fromDockerfile: true }, ["/root", "user", "/home/user"]],
   [OWN, { fromDockerfile: true }, ["/home/app", "app", "/srv"]],
 ] as const)("upon %j a build with %j has %j", async ([base, plan, expected]) => {
-  expect(await build(base, plan)).toEqual(expected);
+  await using service = await startService(base);
+  // The variable HOME tells of the user.
+  const steps = [{ type: "ENV", args: ["PLACE", "$HOME"] }];
+  const made = await build(service, "made", { fromTemplate: "base", steps, ...plan });
+  const { defaultUser, defaultWorkdir, setup } = made ?? {};
+  expect([setup?.environment["PLACE"], defaultUser, defaultWorkdir]).toEqual(expected);
+});
+
+const set = (type: string, ...args: string[]) => ({ type, args });
+
+test("an ARG is for the steps where the base has a variable of its name, and does not replace it", async () => {
+  await using service = await startService(PLAIN);
+  await build(service, "below", {
+    fromTemplate: "base",
+    steps: [set("ENV", "A", "base", "B", "base", "E", "")],
+  });
+  const made = await build(service, "made", {
+    fromTemplate: "below",
+    fromDockerfile: true,
+    steps: [
+      set("ARG", "A", "arg", "B", "arg", "C", "arg", "E", "arg"),
+      set("ENV", "SEEN", "$A$B$C$E", "B", "file"),
+    ],
+  });
+  expect(made?.setup?.environment).toEqual({
+    A: "base",
+    B: "file",
+    C: "arg",
+    E: "",
+    SEEN: "argargargarg",
+  });
 });

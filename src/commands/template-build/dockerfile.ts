@@ -18,7 +18,7 @@ import {
 } from "./run-command.ts";
 
 export interface DockerfileStep {
-  readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
+  readonly type: "COPY" | "RUN" | "ENV" | "ARG" | "WORKDIR" | "USER";
   readonly args: readonly string[];
   readonly line: number;
   /** Of a COPY that is an ADD, which docker gives archives unpacked. */
@@ -94,7 +94,7 @@ function createReader(name: string) {
         const pairs = readEnvWords(keyword, content, { refuse });
         if (base === undefined) return variables.addGlobal(pairs);
         const kept = variables.add(keyword, pairs);
-        if (kept.length > 0) add("ENV", kept);
+        if (kept.length > 0) add(keyword, kept);
         return;
       }
       case "WORKDIR":

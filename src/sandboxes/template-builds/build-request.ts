@@ -11,7 +11,7 @@ const MAX_ARGUMENT_BYTES = 98_304;
 const MAX_ARGUMENTS = 1_000;
 /** SHA-256 is 64 digits. */
 const HASH_PATTERN = /^[0-9a-f]{1,128}$/;
-const STEP_TYPES = ["COPY", "RUN", "ENV", "WORKDIR", "USER"] as const;
+const STEP_TYPES = ["COPY", "RUN", "ENV", "ARG", "WORKDIR", "USER"] as const;
 
 export type StepType = (typeof STEP_TYPES)[number];
 
@@ -74,7 +74,7 @@ function faultOfStep({ type, args, filesHash }: BuildStep): string | undefined {
   if (args.length < shape.min || args.length > shape.max) {
     return `takes ${shape.min} to ${shape.max} arguments, not ${args.length}`;
   }
-  if (type === "ENV") {
+  if (type === "ENV" || type === "ARG") {
     if (args.length % 2 !== 0) return "takes pairs of names and values";
     const name = args.find((arg, index) => index % 2 === 0 && !VARIABLE_PATTERN.test(arg));
     if (name !== undefined) return `${JSON.stringify(name.slice(0, 64))} is no variable's name`;
@@ -91,6 +91,7 @@ const SHAPES = {
   COPY: { min: 2, max: 4 },
   RUN: { min: 1, max: 2 },
   ENV: { min: 2, max: MAX_ARGUMENTS },
+  ARG: { min: 2, max: MAX_ARGUMENTS },
   WORKDIR: { min: 1, max: 1 },
   USER: { min: 1, max: 2 },
 } as const satisfies Record<StepType, { readonly min: number; readonly max: number }>;

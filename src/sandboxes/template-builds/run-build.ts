@@ -292,6 +292,6 @@ export async function undoBuild(
 
 function describe({ type, args }: BuildStep): string {
   // Values of variables may be secrets; logs of a build are read by many.
-  const shown = type === "ENV" ? args.filter((_arg, index) => index % 2 === 0) : args;
+  const shown = isRecordOnly({ type }) ? args.filter((_arg, index) => index % 2 === 0) : args;
   return `${type} ${shown.join(" ")}`.replaceAll(/\s+/g, " ").slice(0, 200);
 }

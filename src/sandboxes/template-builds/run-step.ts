@@ -39,8 +39,8 @@ export interface StepIo {
 }
 
 /** Whether a step changes what is recorded alone, and needs no sandbox. */
-export function isRecordOnly({ type }: BuildStep): boolean {
-  return type === "ENV";
+export function isRecordOnly({ type }: Pick<BuildStep, "type">): boolean {
+  return type === "ENV" || type === "ARG";
 }
 
 /** @throws SandboxError invalid_argument for values that become too long. */
@@ -70,6 +70,7 @@ export async function runStep(step: BuildStep, state: StepState, io: StepIo): Pr
   const [first = ""] = step.args;
   switch (step.type) {
     case "ENV":
+    case "ARG":
       return applyEnv(state, step);
     case "RUN": {
       const [, user = ""] = step.args;

@@ -97,7 +97,7 @@ test.for([
 ] as const)("of %j the folder is %s and steps set %j", ([lines, folder, pairs]) => {
   const text = `ARG G=2\nFROM a\n${lines}\nWORKDIR /x$A`;
   const { steps } = readDockerfile(text, "Dockerfile");
-  expect(steps.filter(({ type }) => type === "ENV").map(({ args }) => args)).toEqual(pairs);
+  expect(steps.filter(({ type }) => type === "ARG").map(({ args }) => args)).toEqual(pairs);
   expect(steps.at(-1)?.args).toEqual([folder]);
 });
 

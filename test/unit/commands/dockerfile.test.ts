@@ -124,7 +124,7 @@ test.for([
   ["ARG A B=2 C=", ["B", "2", "C", ""]],
 ] as const)("%j has the pairs %j", ([line, args]) => {
   const { steps } = readDockerfile(`FROM a\n${line}`, "Dockerfile");
-  expect(steps.find(({ type }) => type === "ENV")?.args).toEqual([...args]);
+  expect(steps.find(({ type }) => ["ENV", "ARG"].includes(type))?.args).toEqual([...args]);
 });
 
 test.for([
@@ -201,7 +201,7 @@ test("variables of the file are expanded where the service expands none", () => 
   const { base, steps } = readDockerfile(text, "Dockerfile");
   expect(base).toBe("python:3.12-slim");
   expect(steps.map(({ type, args }) => [type, ...args])).toEqual([
-    ["ENV", "VERSION", "3.12"],
+    ["ARG", "VERSION", "3.12"],
     ["ENV", "APP", "/srv/app", "WHO", "node"],
     ["ENV", "DATA", "${APP}/data"],
     ["WORKDIR", "/srv/app"],

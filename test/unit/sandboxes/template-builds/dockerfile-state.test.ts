@@ -43,6 +43,6 @@ test.for([
   [["USER", "WORKDIR"], "x", "/x"],
 ] as const)("a file with %j ends as %s in %s", ([types, user, workdir]) => {
   const state = { user: "x", workdir: "/x", environment };
-  const steps = types.map((type) => ({ type }));
+  const steps = types.map((type) => ({ type, args: [] }));
   expect(endDockerfile(state, OWN, steps)).toEqual({ user, workdir, environment });
 });
