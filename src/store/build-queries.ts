@@ -4,19 +4,6 @@ import type { DatabaseSync } from "node:sqlite";
 import { prepareOn, toRecord, toRecords } from "./statement.ts";
 import { buildRecordSchema, type BuildTable } from "./store.ts";
 
-const BELOW = (path: string): string => `substr(${path}, 1, length(?1) + 1) = ?1 || '/'`;
-/** A record has the name as it is: those of folders have nothing that JSON would escape. */
-const OF_FOLDER = `
-  SELECT 1 FROM builds
-  WHERE instr(record, ?1) > 0 AND (
-    ${BELOW("record ->> '$.disk.image'")} OR record ->> '$.memory.folder' = ?1
-    OR EXISTS (
-      SELECT 1 FROM json_each(record, '$.layers') AS layer
-      WHERE ${BELOW("layer.value ->> 'root'")} OR layer.value ->> 'root' = ?1
-        OR ${BELOW("layer.value ->> 'usr'")} OR layer.value ->> 'usr' = ?1
-    )
-  ) LIMIT 1`;
-
 const READY = `
   SELECT record, count(*) OVER () AS amount FROM builds
   WHERE template_id = ? AND status = 'ready'
@@ -26,7 +13,7 @@ type Asked = "after" | "hasFolder" | "readyOf" | "unfinished" | "withoutTemplate
 
 export function openBuildQueries(database: DatabaseSync): Pick<BuildTable, Asked> {
   const prepare = prepareOn(database);
-  const selectFolder = prepare(OF_FOLDER);
+  const selectFolder = prepare("SELECT 1 FROM build_folders WHERE folder = ? LIMIT 1");
   const selectReady = prepare(READY);
   const selectUnfinished = prepare("SELECT record FROM builds WHERE status = 'building'");
   const selectHidden = prepare(

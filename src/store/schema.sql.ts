@@ -1,5 +1,25 @@
 /** The steps that bring a database to its present form. A step that was released never changes. */
 
+/** The folders that a build of a trigger names, as `layerFolders` has them. */
+const foldersOf = (row: "new" | "old"): string => `
+  SELECT substr(path, 1, instr(path || '/', '/') - 1) AS folder
+  FROM (
+    SELECT value ->> 'root' AS path FROM json_each(${row}.record, '$.layers')
+    UNION SELECT value ->> 'usr' FROM json_each(${row}.record, '$.layers')
+  )
+  WHERE substr(path, 1, 1) <> '/'
+  UNION
+  SELECT rtrim(rtrim(image, replace(image, '/', '')), '/')
+  FROM (SELECT ${row}.record ->> '$.disk.image' AS image) WHERE image IS NOT NULL
+  UNION
+  SELECT memory FROM (SELECT ${row}.record ->> '$.memory.folder' AS memory)
+  WHERE memory IS NOT NULL`;
+const FORGET_FOLDERS = `
+    DELETE FROM build_folders
+    WHERE build_id = old.build_id AND folder IN (${foldersOf("old")});`;
+const KEEP_FOLDERS = `
+    INSERT INTO build_folders SELECT folder, new.build_id FROM (${foldersOf("new")});`;
+
 /** State that must survive a power cut: `PRAGMA user_version` counts the steps that were taken. */
 export const STATE_STEPS: readonly string[] = [
   `
@@ -95,6 +115,21 @@ export const STATE_STEPS: readonly string[] = [
       THEN coalesce(record ->> 'team', 'local') END,
     template_id
   );
+  `,
+  // What builds name is looked up, however many builds there are.
+  `
+  CREATE TABLE build_folders (
+    folder TEXT NOT NULL,
+    build_id TEXT NOT NULL,
+    PRIMARY KEY (folder, build_id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE TRIGGER build_added AFTER INSERT ON builds BEGIN ${KEEP_FOLDERS}
+  END;
+  CREATE TRIGGER build_changed AFTER UPDATE OF record ON builds BEGIN ${FORGET_FOLDERS} ${KEEP_FOLDERS}
+  END;
+  CREATE TRIGGER build_removed AFTER DELETE ON builds BEGIN ${FORGET_FOLDERS}
+  END;
+  UPDATE builds SET record = record;
   `,
 ];
 

@@ -51,16 +51,9 @@ const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-
 /** Images are written to a folder named for their digest; only the holder of their lock removes one. */
 const IMAGE_PATTERN = /^image-[0-9a-f]{32}-[0-9]+$/;
 
-/** To look for so many folders one by one takes as long as to read the records of all builds. */
-const MANY_FOLDERS = 10;
-
 /** Those of these folders, of a place beside the layers or among them, that no build names now. */
 export function withoutBuild(store: Store, folders: readonly string[], place = ""): string[] {
-  if (folders.length < MANY_FOLDERS) {
-    return folders.filter((folder) => !store.builds.hasFolder(join(place, folder)));
-  }
-  const named = new Set(store.builds.all().flatMap(layerFolders));
-  return folders.filter((folder) => !named.has(join(place, folder)));
+  return folders.filter((folder) => !store.builds.hasFolder(join(place, folder)));
 }
 
 /** Whether one of these folders is an image, on which a template stands unless its last one was just removed. */

@@ -105,31 +105,28 @@ test.for([1, 2, 3])("of removed builds go what no other one names, seed %i", (se
   expect(unnamedFolders(store, removed)).toEqual(gone);
 });
 
-test("records of other builds are not read for it", () => {
+test.for([1, 12])("of %i folders is asked without the records of other builds", (count) => {
   using store = openStore({ path: ":memory:" });
   // Of a later version: this one reads no such record.
   store.builds.put(build(CHILD, { createdAtMs: Number.NaN, layers: [{ root: `${CHILD}/root` }] }));
   expect(() => store.builds.all()).toThrow("cannot be read");
-  const layers = [{ root: `${CHILD}/root` }, { root: `${GONE}/root` }];
-  expect(unnamedFolders(store, [build(GONE, { layers })])).toEqual([GONE]);
+  const gone = Array.from({ length: count }, (_, index) => `layer${index}`);
+  const layers = [{ root: `${CHILD}/root` }, ...gone.map((name) => ({ root: `${name}/root` }))];
+  expect(unnamedFolders(store, [build(GONE, { layers })])).toEqual(gone);
 });
 
-test("of many removed builds the folders are looked for together", () => {
+test("a build that is changed, moved or removed names what it has then", () => {
   using store = openStore({ path: ":memory:" });
-  let looks = 0;
-  const builds = {
-    ...store.builds,
-    hasFolder: (folder: string) => {
-      looks += 1;
-      return store.builds.hasFolder(folder);
-    },
-  };
-  const removed = Array.from({ length: 500 }, (_, index) =>
-    build(`b${index}`, { layers: [{ root: "base-1/root" }, { root: `layer${index}/root` }] }),
-  );
-  store.builds.put(build(CHILD, { layers: [{ root: "base-1/root" }, { root: "layer7/root" }] }));
-  const gone = unnamedFolders({ ...store, builds }, removed);
-  expect(gone).toHaveLength(499);
-  expect(gone).not.toContain("layer7");
-  expect(looks).toBeLessThan(20);
+  const names = () => ["a", "b", "../d/x", "../m/y"].filter((name) => store.builds.hasFolder(name));
+  const disk = { image: "../d/x/disk.img", idBase: 1 };
+  const memory = { folder: "../m/y", team: "t" };
+  store.builds.put(build(CHILD, { layers: [{ root: "a/root", usr: "b" }], disk, memory }));
+  store.builds.put(build(PARENT, { layers: [{ root: "a" }, { root: "a/other" }] }));
+  expect(names()).toEqual(["a", "b", "../d/x", "../m/y"]);
+  store.builds.put(build(CHILD, { layers: [{ root: "/b/root" }], memory }));
+  expect(names()).toEqual(["a", "../m/y"]);
+  store.builds.remove(PARENT);
+  expect(names()).toEqual(["../m/y"]);
+  store.builds.remove(CHILD);
+  expect(names()).toEqual([]);
 });

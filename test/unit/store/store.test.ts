@@ -7,6 +7,7 @@ import { describe, expect, test } from "vitest";
 import { STATE_STEPS } from "../../../src/store/schema.sql.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { describeStore, SANDBOX } from "../../suites/store.ts";
+import { READY_BUILD } from "../../support/engine/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 describe("a store on SQLite", () => {
@@ -126,6 +127,24 @@ test("rows of an older home that came to another template are found by it", asyn
   using store = openStore({ path });
   const counts = ["first", SANDBOX.templateId].map((id) => store.sandboxes.countOfTemplate(id));
   expect(counts).toEqual([0, 1]);
+});
+
+test("the folders that builds of an older home name are found", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  const version = 7;
+  const { buildId, templateId, owner, status } = READY_BUILD;
+  const record = { ...READY_BUILD, layers: [{ root: "layer/root" }] };
+  {
+    using database = new DatabaseSync(path);
+    for (const step of STATE_STEPS.slice(0, version)) database.exec(step);
+    database.exec(`PRAGMA user_version = ${version}`);
+    database
+      .prepare("INSERT INTO builds VALUES (?, ?, ?, ?, ?)")
+      .run(buildId, templateId, owner, status, JSON.stringify(record));
+  }
+  using store = openStore({ path });
+  expect([store.builds.get(buildId), store.builds.hasFolder("layer")]).toEqual([record, true]);
 });
 
 test.for(["{", "{}"])(
