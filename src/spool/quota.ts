@@ -68,7 +68,7 @@ export function createQuota(
     if (performance.now() - surveyedAt >= ms) await renew();
   }
 
-  /** Output is lost without space: it waits until what was granted and not written is known. */
+  /** Output is lost for lack of space: it waits until what was granted and not written is known. */
   async function surveyAsSoonAsAllowed(): Promise<void> {
     const lastMs = surveyedAt;
     const restMs = lastMs + Math.min(surveyMs / SURVEY_SHARE, SURVEY_MS) - performance.now();
@@ -102,11 +102,15 @@ export function createQuota(
       [sandboxId, limits.sandboxBytes - bytes],
       [undefined, limits.homeBytes - bytes],
     ] as const;
-    const isFree = () => bounds.every(([id, maxBytes]) => usedBy(id, granted) <= maxBytes);
+    const isWithin = (since: ReadonlyMap<string, number>) =>
+      bounds.every(([id, maxBytes]) => usedBy(id, since) <= maxBytes);
+    const isFree = () => isWithin(granted);
     if (!isFree()) {
       // It counts what was written of what was granted, and spools that ended since the last one.
       await surveyOlderThan(surveyMs / SURVEY_SHARE);
       for (const [id, maxBytes] of bounds) await squeeze(id, maxBytes);
+      // Else a long output would lose its oldest file to what many short ones do not write.
+      if (!isFree() && isWithin(written)) await surveyAsSoonAsAllowed();
       if (!isFree()) return "tight";
     }
     add(granted, sandboxId, bytes);
