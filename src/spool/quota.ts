@@ -98,10 +98,7 @@ export function createQuota(
     const hasSpace = () => freeBytes - sumOf(granted) >= MIN_FREE_BYTES;
     if (freeBytes >= MIN_FREE_BYTES && !hasSpace()) await surveyAsSoonAsAllowed();
     if (!hasSpace()) return "none";
-    const bounds = [
-      [sandboxId, limits.sandboxBytes - bytes],
-      [undefined, limits.homeBytes - bytes],
-    ] as const;
+    const bounds = boundsOf(sandboxId, limits, bytes);
     const isWithin = (since: ReadonlyMap<string, number>) =>
       bounds.every(([id, maxBytes]) => usedBy(id, since) <= maxBytes);
     const isFree = () => isWithin(granted);
@@ -118,6 +115,14 @@ export function createQuota(
   }
 
   return { requestSpace, noteWritten: ({ sandboxId }, bytes) => add(written, sandboxId, bytes) };
+}
+
+/** How much there may be of the sandbox, and of all, before so many bytes more. */
+function boundsOf(sandboxId: string, { sandboxBytes, homeBytes }: QuotaLimits, bytes: number) {
+  return [
+    [sandboxId, sandboxBytes - bytes],
+    [undefined, homeBytes - bytes],
+  ] as const;
 }
 
 function bytesOf(
