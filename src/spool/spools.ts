@@ -63,7 +63,7 @@ export interface SpoolsOptions {
 export interface Spools extends AsyncDisposable {
   /** A new spool; undefined where nothing is kept on the disk. */
   create(spool: NewSpool, limits: SpoolLimits): SpoolWriter | undefined;
-  /** The newest spool of a name; undefined when there is none. */
+  /** The newest spool of a name, one that is written before one that ended; undefined when there is none. */
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
   /** Every spool of a name, the oldest first: servers that run at once have one each. */
   findAll(key: SpoolKey): Promise<readonly FoundSpool[]>;
@@ -144,8 +144,11 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       return new SpoolWriter(isLate ? markedLate(files) : files);
     },
     async find(key) {
-      const [newest] = await placesOf(root, key);
-      return newest && inspect(newest);
+      const found = await Promise.all((await placesOf(root, key)).map(inspect));
+      const [newest] = found;
+      if (newest?.ending === undefined) return newest;
+      // After a clock was set back, one that ended may have a later time than one that runs.
+      return found.find(({ isLive }) => isLive) ?? newest;
     },
     async findAll(key) {
       const places = await placesOf(root, key);
