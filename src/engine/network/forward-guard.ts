@@ -54,14 +54,19 @@ export function guardedLinks({ inTable, recorded }: Guards): GuardedLink[] {
  * again after it, as another service may have begun meanwhile. Records are missing with a kernel without
  * policy routing, and those that another service sets or takes at the same moment are no fault.
  */
-const CHANGE = `value=$1 records=$2
+const CHANGE = `value=$1 records=$2 found=
 shift 2
 forward() { for link; do printf %s "$value" > "/proc/sys/net/ipv4/conf/$link/forwarding" || exit; done; }
 [ "$value" = 1 ] || forward "$@"
 nft -f - || exit
-faults=$(printf %s "$records" | ip -force -batch - 2>&1) ||
-  ! printf '%s\\n' "\${faults:-ip ended}" | grep -Ev '^Command failed|not supported|File exists|No such file' >&2 ||
-  exit
+faults=$(printf %s "$records" | ip -force -batch - 2>&1) || printf '%s\\n' "\${faults:-ip ended}" | {
+  while IFS= read -r fault; do
+    case $fault in "Command failed"* | *"not supported"* | *"File exists"* | *"No such file"*) continue ;; esac
+    printf '%s\\n' "$fault" >&2
+    found=1
+  done
+  [ -z "$found" ]
+} || exit
 forward "$@"`;
 
 export interface GuardChange {

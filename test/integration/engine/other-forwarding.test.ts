@@ -2,7 +2,8 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { changeGuards } from "../../../src/engine/network/forward-guard.ts";
 import { closeUplink, openUplink, renewUplink } from "../../../src/engine/network/uplink.ts";
@@ -83,6 +84,22 @@ test.for([
   await guard("one");
   const found = await guard("one", name).then(() => "none", String);
   expect(found).toMatch(fault);
+});
+
+const GUARD = resolve(import.meta.dirname, "../../../src/engine/network/forward-guard.ts");
+const BAD_RECORD = `
+  import { changeGuards } from "${GUARD}";
+  const guarded = [{ name: "no/link", isAlone: true }];
+  const seen = { inTable: [], recorded: [] };
+  await changeGuards(undefined, seen, { guarded, links: [], forwards: true });
+`;
+
+test("a fault of a record is told on a machine without grep", async () => {
+  const hide = 'for path in $(type -ap grep); do mount --bind /dev/null "$path"; done; exec "$@"';
+  const program = [process.execPath, "--input-type=module", "--eval", BAD_RECORD];
+  const words = ["--mount", "--net", "bash", "-c", hide, "bash", ...program];
+  const child = spawn("unshare", words, { stdio: ["ignore", "ignore", "pipe"] });
+  expect(await text(child.stderr)).toContain("no/link");
 });
 
 /** Once the link outside forwards no more, a link of a router comes, and the link outside forwards again. */
