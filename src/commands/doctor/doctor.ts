@@ -109,7 +109,7 @@ async function checkBase(config: Config): Promise<EngineCheck> {
   const hasHost = canShareUsr();
   const lostModes = await hasLostModes(config.home, "base").catch(() => false);
   const lacks = lostModes ? "the modes of its files were changed" : "not built yet";
-  const state = hasHost ? `${lacks}, the template host stands in for it` : lacks;
+  const state = hasHost ? `${lacks}; a stdio server uses the template host until then` : lacks;
   const lack = findBuildLack();
   if (lack === undefined) {
     const remedy = commandLine(config, "template pull base");

@@ -137,7 +137,10 @@ export async function findEgress(
     return describe({ link, outside, firewall });
   } catch (error) {
     const detail = quoteUntrusted(errorText(error));
-    return none(`sandboxes have loopback alone: ${detail}`, "see docs/security.md, Network");
+    return none(
+      `sandboxes have loopback alone: ${detail}`,
+      "see docs/security.md, Changes to the machine's network",
+    );
   }
 }
 
@@ -155,7 +158,7 @@ function describe(found: {
   }
   const way = isRootless() ? `${UPLINK_PROGRAM} and ${link}` : link;
   if (resolvers.length > 0) {
-    const detail = `through ${way}, names by ${resolvers.join(", ")}`;
+    const detail = `through ${way}, name servers ${resolvers.join(", ")}`;
     return { outside, check: { name: NAME, outcome: "ok", detail } };
   }
   const detail = `through ${way}, addresses only: this machine names no other name server`;
