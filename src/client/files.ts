@@ -6,15 +6,17 @@ import { request } from "undici";
 import { anySignal } from "../common/any-signal.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { toSandboxError } from "../common/errors.ts";
+import { sha256Hex } from "../common/hash.ts";
 import { readBeginning } from "../common/http.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
+import { IF_CONTENT_HEADER } from "../wire/headers.ts";
 import { accessHeaders, withAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { requireContent, requireOutside, requirePart, sizeOf } from "./file-reply.ts";
-import { daemonError, exchange, parseReply, type Connection } from "./http.ts";
+import { daemonError, exchange, parseReply, type Connection, type HttpReply } from "./http.ts";
 import { toPath } from "./paths.ts";
 import { redactBody } from "./redact.ts";
 
@@ -37,6 +39,15 @@ export interface FilesClient {
   ): Promise<FileSlice>;
   /** Creates or replaces a file, with its parents; the content appears at once. */
   write(path: string, content: Uint8Array, options: CallOptions): Promise<FileRecord>;
+  /**
+   * The same of a file that still holds `before`; false when it holds something else by now, or is
+   * gone. Daemons of other makers do not look at it, and replace whatever is there.
+   */
+  replace(
+    path: string,
+    change: { readonly before: Uint8Array; readonly after: Uint8Array },
+    options: CallOptions,
+  ): Promise<boolean>;
   /** Joins files in order and deletes them; all or nothing. */
   compose(
     sources: readonly string[],
@@ -50,6 +61,8 @@ const SEEK_PATTERN = /seeker can't seek/i;
 const READ_TIMEOUT_MS = 60_000;
 const MAX_RECORD_BYTES = 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
+/** A precondition that failed. */
+const CHANGED_STATUS = 412;
 
 export interface FilesOptions {
   readonly connection: Connection;
@@ -67,12 +80,19 @@ export function createFiles(files: FilesOptions): FilesClient {
     },
 
     async write(path, content, options) {
-      const subject = `write ${quoteName(path)}`;
-      const url = fileUrl(files.baseUrl, path, options.user);
-      const send = { url, body: content, type: "application/octet-stream", subject, options };
-      const body = await withAccess(source, options, () => post(files, send));
-      const [record] = parse(body, z.tuple([fileRecordSchema]), subject);
-      return { ...record, path: toPath(record.path) };
+      const send = rawUpload(files, { path, content, options });
+      return toWritten(await withAccess(source, options, () => post(files, send)), send.subject);
+    },
+
+    async replace(path, { before, after }, options) {
+      const headers = { [IF_CONTENT_HEADER]: sha256Hex(before) };
+      const send = { ...rawUpload(files, { path, content: after, options }), headers };
+      return withAccess(source, options, async () => {
+        const reply = await sendOnce(files, send);
+        if (reply.status === CHANGED_STATUS) return false;
+        toWritten(requireDone(reply, send.subject), send.subject);
+        return true;
+      });
     },
 
     async compose(sources, destination, options) {
@@ -96,6 +116,23 @@ export function createFiles(files: FilesOptions): FilesClient {
       return { ...record, path: toPath(record.path) };
     },
   };
+}
+
+interface Upload {
+  readonly path: string;
+  readonly content: Uint8Array;
+  readonly options: CallOptions;
+}
+
+function rawUpload({ baseUrl }: FilesOptions, { path, content, options }: Upload): Post {
+  const subject = `write ${quoteName(path)}`;
+  const url = fileUrl(baseUrl, path, options.user);
+  return { url, body: content, type: "application/octet-stream", subject, options };
+}
+
+function toWritten(body: Buffer, subject: string): FileRecord {
+  const [record] = parse(body, z.tuple([fileRecordSchema]), subject);
+  return { ...record, path: toPath(record.path) };
 }
 
 function fileUrl(baseUrl: string, path: string, user: string | undefined): string {
@@ -179,23 +216,31 @@ interface Post {
   readonly url: string;
   readonly body: string | Uint8Array;
   readonly type: string;
+  readonly headers?: Readonly<Record<string, string>>;
   readonly subject: string;
   readonly options: CallOptions;
 }
 
 async function post(files: FilesOptions, send: Post): Promise<Buffer> {
-  const reply = await exchange(files.connection, {
+  return requireDone(await sendOnce(files, send), send.subject);
+}
+
+function requireDone(reply: HttpReply, subject: string): Buffer {
+  if (reply.status >= 300) throw daemonError(subject, reply);
+  return reply.body;
+}
+
+async function sendOnce(files: FilesOptions, send: Post): Promise<HttpReply> {
+  return exchange(files.connection, {
     method: "POST",
     url: send.url,
-    headers: { ...accessHeaders(files.source), "content-type": send.type },
+    headers: { ...accessHeaders(files.source), "content-type": send.type, ...send.headers },
     body: send.body,
     signal: send.options.signal,
     maxBytes: MAX_RECORD_BYTES,
     isIdempotent: false,
     subject: send.subject,
   });
-  if (reply.status >= 300) throw daemonError(send.subject, reply);
-  return reply.body;
 }
 
 function parse<T>(body: Buffer, schema: z.ZodType<T>, subject: string): T {

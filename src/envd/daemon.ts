@@ -1,6 +1,7 @@
 /** The parts that every operation of the daemon shares. */
 
 import { createGate, type Gate } from "../common/concurrency.ts";
+import { createTurns, type Turns } from "../common/turns.ts";
 import { createAttributes, type Attributes } from "./attributes.ts";
 import { findBundledProgram, type Command } from "./bundled-program.ts";
 import { Staging } from "./files/staging.ts";
@@ -23,6 +24,8 @@ export interface Daemon {
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
   readonly staging: Staging;
+  /** Uploads that replace a known content, by the file. */
+  readonly replacements: Turns;
   /** Listings of directories, each of which may hold a part of the heap. */
   readonly listings: Gate;
   /** Where programs look for their sandbox; undefined where the daemon shares its world. */
@@ -53,6 +56,7 @@ export function createDaemon(directory: string): Daemon {
     log,
     processes: createProcessTable(log),
     staging: new Staging(),
+    replacements: createTurns(),
     listings: createGate(MAX_LISTINGS),
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     helper,

@@ -10,6 +10,8 @@ export const NEXT_TOKEN_HEADER = "x-next-token";
 export const TOTAL_RUNNING_HEADER = "x-total-running";
 /** Ours alone, of the reply of a pause: the `pauseMode` that the sandbox has from then on. */
 export const PAUSE_MODE_HEADER = "x-pause-mode";
+/** Ours alone, of an upload of one file: the SHA-256 of what the file must still hold; 412 if not. */
+export const IF_CONTENT_HEADER = "x-if-content-sha256";
 export const KEEPALIVE_INTERVAL_HEADER = "keepalive-ping-interval";
 
 /** The port under which the daemon of a sandbox is reached. */

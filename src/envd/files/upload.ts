@@ -1,9 +1,11 @@
 /** POST /files: one file as the whole body, or many as parts of a form. */
 
+import type { IncomingMessage } from "node:http";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
 import { sendJson } from "../../common/http.ts";
 import type { FileRecord } from "../../wire/files.ts";
+import { IF_CONTENT_HEADER } from "../../wire/headers.ts";
 import { pathFor } from "../call.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
 import { baseName } from "../path.ts";
@@ -13,12 +15,16 @@ import { readFileQuery, type FileQuery } from "./file-query.ts";
 import { readMetadata } from "./metadata.ts";
 import { readParts, type Part } from "./multipart.ts";
 import { openRequestBody, type RequestBody } from "./request-body.ts";
-import { writeTarget } from "./write-target.ts";
+import { writeTarget, type WriteTarget } from "./write-target.ts";
 
 const RAW_TYPE = "application/octet-stream";
 const FILE_FIELD = "file";
+const HASH_PATTERN = /^[0-9a-f]{64}$/;
 
-/** @throws SandboxError unauthenticated, invalid_argument, resource_exhausted, internal */
+/**
+ * @throws SandboxError unauthenticated, invalid_argument, failed_precondition, resource_exhausted,
+ * internal
+ */
 export async function upload(exchange: Exchange): Promise<void> {
   const query = readFileQuery(exchange, "write");
   if (query === undefined) return;
@@ -54,7 +60,8 @@ async function storeRaw(job: UploadJob): Promise<FileRecord> {
     const message = "path query parameter is required for raw body upload";
     throw new SandboxError("invalid_argument", message);
   }
-  return storeFile(job, await resolveTarget(job, path), job.body.chunks);
+  const contentHash = readContentHash(job.exchange.request);
+  return storeFile(job, { path: await resolveTarget(job, path), contentHash }, job.body.chunks);
 }
 
 async function storeParts(job: UploadJob, boundary: string | undefined): Promise<FileRecord[]> {
@@ -70,7 +77,8 @@ async function storeParts(job: UploadJob, boundary: string | undefined): Promise
     const path = await resolveTarget(job, name);
     const wirePath = toWirePath(path);
     if (records.has(wirePath)) throw repetition(wirePath, [...records.keys()]);
-    records.set(wirePath, await storeFile(job, path, part.body));
+    const target = { path, contentHash: undefined };
+    records.set(wirePath, await storeFile(job, target, part.body));
   }
   return [...records.values()];
 }
@@ -105,14 +113,22 @@ function repetition(path: string, stored: readonly string[]): SandboxError {
   return new SandboxError("invalid_argument", message);
 }
 
+/** @throws SandboxError invalid_argument when it is none */
+function readContentHash({ headers }: IncomingMessage): string | undefined {
+  const value = headers[IF_CONTENT_HEADER];
+  if (value === undefined || (typeof value === "string" && HASH_PATTERN.test(value))) return value;
+  throw new SandboxError("invalid_argument", `${IF_CONTENT_HEADER} is no SHA-256 in hex`);
+}
+
 async function storeFile(
   job: UploadJob,
-  path: string,
+  wanted: Pick<WriteTarget, "path" | "contentHash">,
   chunks: AsyncIterator<Buffer>,
 ): Promise<FileRecord> {
   const { user, metadata, exchange } = job;
   const { log } = exchange.daemon;
-  const target = { path, user, metadata, announced: job.body.length };
+  const { path } = wanted;
+  const target = { ...wanted, user, metadata, announced: job.body.length };
   const stored = await writeTarget(target, chunks, exchange.daemon);
   log.write("debug", "File processing", {
     logger: "envd",

@@ -8,6 +8,7 @@ import { constants, type Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { posix } from "node:path";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import type { Turns } from "../../common/turns.ts";
 import type { Attributes, Metadata } from "../attributes.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
@@ -15,6 +16,7 @@ import { canChangeOwner, ensureDirectories } from "../owner.ts";
 import { namesDirectory, parentPlace, writtenPlace } from "../parent-path.ts";
 import { baseName, joinPath } from "../path.ts";
 import type { User } from "../user.ts";
+import { whileContent } from "./if-content.ts";
 import { storeMetadata } from "./metadata.ts";
 import type { StagedFile, Staging } from "./staging.ts";
 
@@ -26,11 +28,15 @@ export interface WriteTarget {
   readonly metadata: ReadonlyMap<string, string>;
   /** The length that the request announced, for the message of a full disk. */
   readonly announced: string | undefined;
+  /** What the file must hold when it gets its new content; undefined for anything. */
+  readonly contentHash: string | undefined;
 }
 
 export interface WriteTools {
   readonly attributes: Attributes;
   readonly staging: Staging;
+  /** Of uploads that replace a known content. */
+  readonly replacements: Turns;
 }
 
 /** Never waits for the other end of a pipe, never takes a terminal. */
@@ -53,7 +59,8 @@ const NOT_RENAMED: ReadonlySet<string> = new Set(["EBUSY", "EXDEV", "EACCES", "E
 /**
  * Replaces the content of a file; returns its metadata. Until all of it came nothing changes, and
  * nothing is left when it does not come, unless the file is written in place.
- * @throws SandboxError invalid_argument for a folder, resource_exhausted for a full disk, internal
+ * @throws SandboxError invalid_argument for a folder, failed_precondition for a content that has
+ * changed, resource_exhausted for a full disk, internal
  */
 export async function writeTarget(
   wanted: WriteTarget,
@@ -72,21 +79,39 @@ export async function writeTarget(
   }
   const known = await requireNoDirectory(path);
   const place = known === undefined || known.isFile() ? await placeOf(path) : undefined;
-  if (place === undefined) return writeInPlace(target, body, tools);
+  const replace = async (work: () => Promise<Metadata>): Promise<Metadata> =>
+    whileContent(target, { turns: tools.replacements, place: place ?? path }, work);
+  if (place === undefined) return replace(async () => writeInPlace(target, body, tools));
   if (known !== undefined) await requireWritable(place);
   const opened = await stage(place, known === undefined ? FILE_MODE : PRIVATE_MODE, tools);
-  if (opened === undefined) return writeInPlace(target, body, tools);
+  if (opened === undefined) return replace(async () => writeInPlace(target, body, tools));
   await using staged = opened;
   await fill(staged.file, body, target);
+  return await replace(async () => publish(staged, { target, place, known }, tools));
+}
+
+interface Publication {
+  readonly target: WriteTarget;
+  readonly place: string;
+  readonly known: Stats | undefined;
+}
+
+/** Makes the content, which is here already, that of the file. */
+async function publish(
+  staged: StagedFile,
+  publication: Publication,
+  tools: WriteTools,
+): Promise<Metadata> {
+  const { target, place, known } = publication;
   // Other names of the same file would keep the old content.
-  if (known !== undefined && known.nlink > 1) return await copyInPlace(staged, target, tools);
-  const metadata = await dress(staged, { target, place, known }, tools);
+  if (known !== undefined && known.nlink > 1) return copyInPlace(staged, target, tools);
+  const metadata = await dress(staged, publication, tools);
   try {
     await staged.publish(place);
     return metadata;
   } catch (error) {
-    if (isCode(error, ...NOT_RENAMED)) return await copyInPlace(staged, target, tools);
-    throw writeFault(error, target, fileErrorText("rename", path, error));
+    if (isCode(error, ...NOT_RENAMED)) return copyInPlace(staged, target, tools);
+    throw writeFault(error, target, fileErrorText("rename", target.path, error));
   }
 }
 
@@ -152,14 +177,9 @@ async function stage(
 /** Gives a file that is not visible yet all that its visible one shall have. */
 async function dress(
   staged: StagedFile,
-  request: {
-    readonly target: WriteTarget;
-    readonly place: string;
-    readonly known: Stats | undefined;
-  },
+  { target, place, known }: Publication,
   { attributes }: WriteTools,
 ): Promise<Metadata> {
-  const { target, place, known } = request;
   await changeOwner(staged.file, target.user);
   if (known === undefined && target.metadata.size === 0) return {};
   if (known !== undefined) {

@@ -18,6 +18,8 @@ import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 const MAX_FILE_BYTES = 5_000_000;
 const MAX_STRING_CHARACTERS = 1_000_000;
 const MAX_LINES_TOLD = 10;
+/** Each other server makes one change at a time, and may be the faster one many times in a row. */
+const MAX_ATTEMPTS = 30;
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -56,15 +58,20 @@ export const editFile = defineTool({
   },
 });
 
+/** Again for a file that another server, or a program, has changed since it was read. */
 async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext) {
   const { signal } = context;
-  throwIfCanceled(signal);
-  const edit = replaceText(await readText(sandbox, params, context), params);
-  checkCount(edit.count, params);
-  const bytes = Buffer.from(edit.after, "utf8");
-  const place = await placeOf(sandbox, params, context);
-  await sandbox.files.write(place.path, bytes, { signal, user: place.user });
-  return edit;
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    throwIfCanceled(signal);
+    const before = await readBytes(sandbox, params, context);
+    const edit = replaceText(toText(before, params, context), params);
+    checkCount(edit.count, params);
+    const { path, user } = await placeOf(sandbox, params, context);
+    const change = { before, after: Buffer.from(edit.after, "utf8") };
+    if (await sandbox.files.replace(path, change, { signal, user })) return edit;
+  }
+  const message = `${quoteName(params.path)} changes all the time, and was not edited`;
+  throw new SandboxError("failed_precondition", message);
 }
 
 /** A write gives the file to its user: that is the owner, if the owner has a name. */
@@ -76,7 +83,7 @@ async function placeOf({ filesystem }: Sandbox, { path, user }: Params, { signal
   return /^[0-9]*$/.test(file.owner) ? { path, user } : { path: file.path, user: file.owner };
 }
 
-async function readText(sandbox: Sandbox, params: Params, context: ToolContext): Promise<string> {
+async function readBytes(sandbox: Sandbox, params: Params, context: ToolContext): Promise<Buffer> {
   const { path, user } = params;
   const range = { offset: 0, limit: MAX_FILE_BYTES + 1 };
   const reading = sandbox.files.read(path, range, { signal: context.signal, user });
@@ -90,6 +97,10 @@ async function readText(sandbox: Sandbox, params: Params, context: ToolContext):
     const subject = `read ${quoteName(path)}`;
     throw unexpectedReply(`it has ${bytes.length} of ${sizeBytes} bytes`, { subject });
   }
+  return bytes;
+}
+
+function toText(bytes: Buffer, { path }: Params, context: ToolContext): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {

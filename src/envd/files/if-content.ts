@@ -1,0 +1,55 @@
+/**
+ * Uploads that replace a known content alone: two clients that change one file at the same moment must
+ * not lose the change of either.
+ */
+
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { isCode, SandboxError } from "../../common/errors.ts";
+import type { Turns } from "../../common/turns.ts";
+import { fileErrorText } from "../errno.ts";
+import { open } from "../file-system.ts";
+
+export interface ContentCondition {
+  /** SHA-256 in hex; undefined where the file is replaced whatever it holds. */
+  readonly contentHash: string | undefined;
+  /** As errors name it. */
+  readonly path: string;
+}
+
+const CHUNK_BYTES = 65_536;
+
+/**
+ * Does the work of an upload while the file at a place holds what the condition names; other uploads
+ * with a condition for that place wait meanwhile.
+ * @throws SandboxError failed_precondition when it holds something else, or is not there
+ */
+export async function whileContent<T>(
+  { contentHash, path }: ContentCondition,
+  { turns, place }: { readonly turns: Turns; readonly place: string },
+  work: () => Promise<T>,
+): Promise<T> {
+  if (contentHash === undefined) return work();
+  return turns.run(place, async () => {
+    if ((await hashOf(place)) === contentHash) return work();
+    throw new SandboxError("failed_precondition", `content of file has changed: ${path}`);
+  });
+}
+
+/** Undefined where there is no file. */
+async function hashOf(place: string): Promise<string | undefined> {
+  const hash = createHash("sha256");
+  const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
+  try {
+    await using file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK, 0);
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+      if (bytesRead === 0) return hash.digest("hex");
+      hash.update(buffer.subarray(0, bytesRead));
+    }
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return undefined;
+    const message = `error reading file: ${fileErrorText("read", place, error)}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+}

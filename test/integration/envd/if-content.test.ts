@@ -1,0 +1,74 @@
+/** Uploads that replace a known content alone. */
+
+import { createHash } from "node:crypto";
+import { link, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
+
+function upload(daemon: TestDaemon, wanted: { path: string; before: string; after: string }) {
+  const { path, before, after } = wanted;
+  return daemon.http(`/files?path=${encodeURIComponent(path)}`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/octet-stream",
+      "x-if-content-sha256": createHash("sha256").update(before).digest("hex"),
+    },
+    body: after,
+  });
+}
+
+test.for(["file", "link", "hard"])(
+  "%s: another content than the named one is kept",
+  async (name) => {
+    await using daemon = await startTestDaemon();
+    const file = join(daemon.folder, "file");
+    await writeFile(file, "one");
+    await symlink(file, join(daemon.folder, "link"));
+    // In place, since the other name must have the content, too.
+    if (name === "hard") await link(file, join(daemon.folder, "hard"));
+    const path = join(daemon.folder, name);
+    const names = await readdir(daemon.folder);
+    const refused = await upload(daemon, { path, before: "two", after: "lost" });
+    expect([refused.status, JSON.parse(refused.text)]).toEqual([
+      412,
+      { code: 412, message: `content of file has changed: ${path}` },
+    ]);
+    expect(await readFile(file, "utf8")).toBe("one");
+    expect((await upload(daemon, { path, before: "one", after: "two" })).status).toBe(200);
+    expect(await readFile(file, "utf8")).toBe("two");
+    expect(await readdir(daemon.folder)).toEqual(names);
+  },
+);
+
+test("a file that is gone is not made", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "absent");
+  const names = await readdir(daemon.folder);
+  expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(412);
+  expect(await readdir(daemon.folder)).toEqual(names);
+});
+
+test("of many that replace one content a single one does", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "file");
+  await writeFile(path, "0");
+  const replies = await Promise.all(
+    Array.from({ length: 20 }, (_, number) =>
+      upload(daemon, { path, before: "0", after: `${number + 1}` }),
+    ),
+  );
+  const statuses = replies.map(({ status }) => status).toSorted((left, right) => left - right);
+  expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 412)]);
+});
+
+test("what is no hash is refused, and a folder is one all the same", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "folder");
+  await mkdir(path);
+  const headers = { "content-type": "application/octet-stream", "x-if-content-sha256": "x" };
+  const url = `/files?path=${encodeURIComponent(path)}`;
+  const refused = await daemon.http(url, { method: "POST", headers, body: "x" });
+  expect([refused.status, refused.text]).toEqual([400, expect.stringContaining("no SHA-256")]);
+  expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(400);
+});
