@@ -41,3 +41,18 @@ test("a text may come in pieces", () => {
   gauge(Buffer.from('",'));
   expect(() => gauge(Buffer.from("[".repeat(64)))).toThrow(expect.objectContaining(TOO_DEEP));
 });
+
+test.for([1, 63, 64, 65, 200])(
+  "a string of %i bytes is measured whole, also in pieces",
+  (length) => {
+    const text = Buffer.from(`[{"x":"${"x".repeat(length)}"},"\\"]"]`);
+    const judge = (maxStringBytes: number, cut: number) => () => {
+      const gauge = createJsonGauge({ maxStringBytes });
+      for (const piece of [text.subarray(0, cut), text.subarray(cut)]) gauge(piece);
+    };
+    for (let cut = 0; cut <= text.length; cut += 1) {
+      expect(judge(length, cut)).not.toThrow();
+      expect(judge(length - 1, cut)).toThrow(`more than ${length - 1} bytes`);
+    }
+  },
+);
