@@ -17,6 +17,7 @@ import { openStore } from "../../store/sqlite.ts";
 import {
   DEFAULT_TEAM,
   type BuildRecord,
+  type BuildTag,
   type Store,
   type TemplateRecord,
 } from "../../store/store.ts";
@@ -41,13 +42,30 @@ export async function findTemplate(
 ): Promise<FoundTemplate> {
   const parsed = requireReference(name);
   const template = lookUp({ store, team: DEFAULT_TEAM }, parsed);
-  if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
+  if (template === undefined) throw noTemplate(name);
   const { tag = DEFAULT_TAG } = parsed;
   const build = store.builds.tagged(template.templateId, tag);
-  if (build === undefined) throw new SandboxError("not_found", tagMissing(tag, name));
+  if (build === undefined) throw noTag(tag, name, store.builds.tags(template.templateId));
   const [lowest] = toLayers(join(home, LAYERS), build);
   const image = lowest === undefined ? undefined : await readFacts(dirname(lowest.root));
   return { template, build, image };
+}
+
+function noTemplate(name: string): SandboxError {
+  const hint = "sandbox-mcp template list shows all";
+  return new SandboxError("not_found", templateMissing(name), { hint });
+}
+
+/** `tags` are those of the template: without the tag `default`, `template show NAME` fails too. */
+function noTag(tag: string, name: string, tags: readonly BuildTag[]): SandboxError {
+  const hint = tags.length === 0 ? "it has no tags" : `it has the tags ${listTags(tags)}`;
+  return new SandboxError("not_found", tagMissing(tag, name), { hint });
+}
+
+function listTags(tags: readonly BuildTag[]): string {
+  const shown = tags.slice(0, MAX_TAGS_TOLD).map(({ tag }) => tag);
+  const more = tags.length > shown.length ? ` and ${tags.length - shown.length} more` : "";
+  return `${shown.join(", ")}${more}`;
 }
 
 /** A fact on a line; what an image says of itself is quoted where it is not plain. */
@@ -105,7 +123,7 @@ export async function removeTemplate(
   using store = openStore({ path: join(home, "state.db") });
   const reference = requireReference(name);
   const template = lookUp({ store, team: DEFAULT_TEAM }, reference);
-  if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
+  if (template === undefined) throw noTemplate(name);
   requireWhole(store, template, { name, tag: reference.tag });
   if (template.kind === "built-in") {
     throw new SandboxError("permission_denied", `${name} is always there`);
@@ -140,12 +158,10 @@ function requireWhole(
   if (tag === undefined) return;
   const all = store.builds.tags(template.templateId);
   const named = all.find((each) => each.tag === tag);
-  if (named === undefined) throw new SandboxError("not_found", tagMissing(tag, name));
+  if (named === undefined) throw noTag(tag, name, all);
   const others = all.filter(({ buildId }) => buildId !== named.buildId);
   if (others.length === 0) return;
-  const shown = others.slice(0, MAX_TAGS_TOLD).map((each) => each.tag);
-  const more = others.length > shown.length ? ` and ${others.length - shown.length} more` : "";
-  const message = `the template of ${quoteName(name)} has other builds: ${shown.join(", ")}${more}`;
+  const message = `the template of ${quoteName(name)} has other builds: ${listTags(others)}`;
   throw new SandboxError("invalid_argument", message, {
     hint: "name the template without a tag to remove all of its tags",
   });

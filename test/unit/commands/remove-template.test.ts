@@ -1,8 +1,8 @@
-/** `template remove` of a template that is in use, and of one of its tags. */
+/** `template remove` of a template that is in use, that is not there, and of one of its tags. */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { removeTemplate } from "../../../src/commands/templates/template-records.ts";
+import { findTemplate, removeTemplate } from "../../../src/commands/templates/template-records.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { DEFAULT_TEAM } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
@@ -68,4 +68,20 @@ test.for([
   );
   expect(String(await removing)).toMatch(fault);
   expect(store.templates.get(templateId) === undefined).toBe(isGone);
+});
+
+test.for([
+  { name: "none", hint: "sandbox-mcp template list shows all" },
+  { name: "mine:v9", hint: "it has the tags v1" },
+])("what is not there is a fault with the next step: $name → $hint", async ({ name, hint }) => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: join(home.path, "state.db") });
+  store.templates.put(TEMPLATE);
+  const { templateId } = TEMPLATE;
+  store.builds.put({ ...READY_BUILD, templateId, layers: [] });
+  const { buildId } = READY_BUILD;
+  store.builds.tag({ templateId, tag: "v1", buildId, createdAtMs: 0 });
+  const missing = { code: "not_found", hint };
+  await expect(removeTemplate({ home: home.path }, name)).rejects.toMatchObject(missing);
+  await expect(findTemplate({ home: home.path }, store, name)).rejects.toMatchObject(missing);
 });
