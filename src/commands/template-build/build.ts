@@ -43,7 +43,7 @@ async function readText(path: string): Promise<string> {
   try {
     bytes = await readFile(path);
   } catch (error) {
-    const hint = "template build [DIR] [-f DOCKERFILE] [--name NAME]";
+    const hint = "template build [DIR] [-f FILE] [--name N]";
     throw new SandboxError("not_found", `${path} cannot be read: ${errorText(error)}`, {
       cause: error,
       hint,

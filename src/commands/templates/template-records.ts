@@ -126,7 +126,10 @@ export async function removeTemplate(
   if (template === undefined) throw noTemplate(name);
   requireWhole(store, template, { name, tag: reference.tag });
   if (template.kind === "built-in") {
-    throw new SandboxError("permission_denied", `${name} is always there`);
+    throw new SandboxError(
+      "permission_denied",
+      `${name} is a built-in template and cannot be removed`,
+    );
   }
   const { templateId } = template;
   const rows = store.sandboxes.owners().flatMap((owner) => store.sandboxes.ofOwner(owner));
