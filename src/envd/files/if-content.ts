@@ -42,6 +42,8 @@ async function hashOf(place: string): Promise<string | undefined> {
   const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   try {
     await using file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK, 0);
+    // A device may have no end.
+    if (!(await file.stat()).isFile()) return undefined;
     for (;;) {
       const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
       if (bytesRead === 0) return hash.digest("hex");

@@ -49,6 +49,13 @@ test("a file that is gone is not made", async () => {
   expect(await readdir(daemon.folder)).toEqual(names);
 });
 
+test("a device, which may have no end, is not read", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "zeros");
+  await symlink("/dev/zero", path);
+  expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(412);
+});
+
 test("of many that replace one content a single one does", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "file");
