@@ -9,7 +9,7 @@ import { pathHints, withHints } from "../replies/error-hints.ts";
 import { expiryFact } from "../replies/facts.ts";
 import { fittingLines } from "../replies/reply-size.ts";
 import { textReply } from "../replies/respond.ts";
-import { READ_ONLY, defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
 const MAX_DEPTH = 10;
 const MAX_ENTRIES = 1_000;
@@ -39,11 +39,10 @@ export const listDirectory = defineTool({
     const options = { signal: context.signal, user };
     const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
     const listing = listTree(list, path, { depth, deadline: context.waitLimit(MAX_LISTING_MS) });
-    const find = context.suggest("run_process", " Or run find with run_process.");
     const { entries, unreadable, skipped, isCut } = await withHints(listing, {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
-      resource_exhausted: `A smaller depth, or a directory further down, has fewer.${find}`,
+      resource_exhausted: tooManyHint(depth, context.suggest),
     });
     const lines = entries.slice(offset, offset + limit).map((entry) => formatEntry(entry));
     const shown = fittingLines(lines);
@@ -62,6 +61,17 @@ export const listDirectory = defineTool({
     return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", parts }]);
   },
 });
+
+/** What helps where the tree, or at a depth of 1 the directory alone, has more than one call returns. */
+function tooManyHint(depth: number, suggest: Suggest): string {
+  if (depth > 1) {
+    const find = suggest("run_process", " Or run find with run_process.");
+    return `A smaller depth, or a directory further down, has fewer.${find}`;
+  }
+  const list = suggest("run_process", " Run ls -A with run_process");
+  const page = suggest("get_process_output", ": get_process_output pages through its names");
+  return `No listing of this directory is that long.${list && `${list}${page}.`}`;
+}
 
 const MAX_NAMES_TOLD = 20;
 

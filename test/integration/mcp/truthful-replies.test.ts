@@ -157,9 +157,21 @@ test("a directory with too many entries names what helps", async () => {
   await using sandbox = await startSandbox();
   const { call, shell, world } = sandbox;
   await shell("seq 20001 | xargs touch");
-  expect((await call("list_directory", { path: world.folder })).text).toMatch(
-    /^resource_exhausted: .*"more than 20000 entries"\. A smaller depth, .*find with run_process/,
+  const list = async (depth: number) =>
+    (await call("list_directory", { path: world.folder, depth })).text;
+  // Under load the call above ends before its process.
+  await expect
+    .poll(async () => list(2))
+    .toMatch(
+      /^resource_exhausted: .*"more than 20000 entries"\. A smaller depth, .*find with run_process/,
+    );
+  expect(await list(1)).toMatch(
+    /^resource_exhausted: .*entries"\. No listing .* Run ls -A with run_process: .*_output/,
   );
+  const listed = await call("run_process", { cmd: "ls", args: ["-A", world.folder] });
+  const process_id = /process_id: (p_\d+)/.exec(listed.text)?.[1];
+  const page = await call("get_process_output", { process_id, cursor: 100_000 });
+  expect(page.text).toContain("\n9999\n--- end");
 });
 
 test("a link that leads nowhere is told as one, without a target", async () => {
