@@ -39,6 +39,15 @@ test.for([
   );
 });
 
+test.for([
+  "sleep 321 & echo done",
+  "sleep 321 >&2 & sleep 321 2>/dev/null & echo done",
+  "(trap '' TERM; sleep 321; sleep 321) & echo done",
+])("a step ends with its command, whatever runs in the background: %s", async (command) => {
+  expect(await run(command)).toBe("done\n");
+  expect(await run(command, true)).toBe("done\n");
+});
+
 test("a step finds its shell as if nothing was around it", async () => {
   const script = 'echo "$0 $# $SHLVL"; shopt -q login_shell && echo login; cat; exit 0';
   expect(await run(script)).toBe("/bin/bash 0 1\nlogin\n");

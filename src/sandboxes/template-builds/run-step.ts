@@ -8,7 +8,7 @@ import { formOf } from "../../images/unpack.ts";
 import type { LineSink } from "./build-log.ts";
 import type { BuildStep } from "./build-request.ts";
 import { expandVariables } from "./expand.ts";
-import { COPY_SCRIPT, USER_SCRIPT, WORKDIR_SCRIPT } from "./scripts.ts";
+import { COPY_SCRIPT, STEP_SCRIPT, USER_SCRIPT, WORKDIR_SCRIPT } from "./scripts.ts";
 import { MODE_PATTERN, OWNER_PATTERN } from "./step-patterns.ts";
 
 /** A step that takes longer is taken for one that never ends. */
@@ -141,12 +141,6 @@ async function sendArchive({ daemon, signal }: StepIo, path: string, target: str
   await daemon.sendFile(target, content, { user: "root", signal, isGzip });
 }
 
-/**
- * Makes 128 + n of the end by a signal, as shells do. Of the daemon's own child it would be -1, or 0 for a
- * real-time signal, which Node does not report. The level is that of a shell without one around it.
- */
-const AROUND = 'unset SHLVL; "$@"; exit "$?"';
-
 interface ProgramCall {
   /** The program and its arguments. */
   readonly words: readonly string[];
@@ -201,7 +195,7 @@ async function followProgram(
   { daemon, signal, lines }: StepIo,
   call: ProgramCall,
 ): Promise<Outcome> {
-  const args = ["-c", AROUND, "sh", ...call.words];
+  const args = ["-c", STEP_SCRIPT, "sh", ...call.words];
   const request = { cmd: "/bin/sh", args, cwd: call.cwd, env: {}, hasStdin: false };
   const options = { user: call.user, signal, timeoutMs: STEP_LIMIT_MS };
   let output = "";
