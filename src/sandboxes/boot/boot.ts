@@ -73,6 +73,14 @@ export function toInit(
 }
 
 /**
+ * The same without its time, which a daemon compares with that of what it was told before: in memory it
+ * was told of another sandbox, maybe by a clock that was ahead, and would stay that one's.
+ */
+export function toFirstInit(...facts: Parameters<typeof toInit>): InitRequest {
+  return { ...toInit(...facts), timestamp: undefined };
+}
+
+/**
  * Gives the daemon its token, environment and user; only then does it let anyone in.
  * @throws SandboxError unavailable when it refuses them, deadline_exceeded when it does not answer.
  */

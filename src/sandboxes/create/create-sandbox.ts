@@ -7,7 +7,7 @@ import { step } from "../../common/steps.ts";
 import type { Container } from "../../engine/engine.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { MESSAGES } from "../../wire/messages.ts";
-import { awaitHealth, initDaemon, toInit, toSpec } from "../boot/boot.ts";
+import { awaitHealth, initDaemon, toFirstInit, toInit, toSpec } from "../boot/boot.ts";
 import { startTemplateService } from "../boot/start-command.ts";
 import { toStartFault } from "../boot/start-fault.ts";
 import { planMemory } from "../builds/memory.ts";
@@ -146,7 +146,8 @@ async function startCold(
     await mountVolumes(context, intent.volumeMounts);
     container = await context.engine.create(spec, signal);
     await step("create.started");
-    await initDaemon(container, toInit(context, intent, plan.resolved.build), signal);
+    const toOwnInit = spec.memory === undefined ? toInit : toFirstInit;
+    await initDaemon(container, toOwnInit(context, intent, plan.resolved.build), signal);
     await step("create.told");
     await awaitHealth(container, signal);
     await step("create.healthy");

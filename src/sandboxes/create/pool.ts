@@ -11,8 +11,7 @@ import { asChange } from "../../common/operation.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec } from "../../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../../store/store.ts";
-import type { InitRequest } from "../../wire/files.ts";
-import { initDaemon, toInit, toSpec } from "../boot/boot.ts";
+import { initDaemon, toFirstInit, toSpec } from "../boot/boot.ts";
 import { hasCommands, startTemplateService } from "../boot/start-command.ts";
 import { warmUp } from "../boot/warm-up.ts";
 import type { Folders, Limits, SandboxContext, Services, Tenant } from "../context.ts";
@@ -248,6 +247,7 @@ async function startOne(
   try {
     const spec = toSpec(context, record, resolved.build);
     container = await context.engine.create(spec, signal);
+    // What runs in the daemon's warm-up needs it. The claim tells it anew, whatever the clock is by then.
     const init = toFirstInit(context, record, resolved.build);
     await initDaemon(container, init, signal);
     const isServing = hasCommands(resolved.build);
@@ -262,14 +262,6 @@ async function startOne(
     await endWarm(context, { container, record });
     throw error;
   }
-}
-
-/**
- * The daemon is told its sandbox before its time: what then runs in it needs that. The claim tells it
- * anew, and counts as newer even if the clock was set back.
- */
-function toFirstInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
-  return { ...toInit(context, record, build), timestamp: undefined };
 }
 
 /** All of a container's specification but its name, and what runs in it. */
