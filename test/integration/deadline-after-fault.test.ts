@@ -23,13 +23,16 @@ async function startCase() {
   const deadlines: Deadline[] = [];
   const setDeadline = (deadline: Deadline) => void deadlines.push(deadline);
   let canFreeze = true;
+  let canThaw = true;
   const engine: Engine = {
     ...layered,
     async create(spec, signal) {
       const container = await layered.create(spec, signal);
       const freeze = container.pause.bind(container);
       const pause = async () => (canFreeze ? freeze() : fail());
-      return Object.assign(container, { setDeadline, pause });
+      const thaw = container.resume.bind(container);
+      const resume = async () => (canThaw ? thaw() : fail());
+      return Object.assign(container, { setDeadline, pause, resume });
     },
   };
   const service = await startTestService({ clock, engine });
@@ -43,6 +46,8 @@ async function startCase() {
     onRecord: () => sandboxes.get(sandboxID)?.state,
     pass: (ms: number) => clock.advance(ms),
     failFreezes: () => void (canFreeze = false),
+    failThaws: (fails: boolean) => void (canThaw = !fails),
+    enter: async () => (await service.enter({ sandboxID }, { path: "/health" })).status,
     restoreWrites: () => void Object.assign(sandboxes, { put }),
     call: (operation: string, body: object) =>
       service.call({ method: "POST", path: `/sandboxes/${sandboxID}/${operation}`, body }),
@@ -75,6 +80,27 @@ test("a resume that cannot be recorded and not be taken back has come about", as
   scene.restoreWrites();
   await scene.pass(1_000);
   await expect.poll(scene.onRecord).toBe("running");
+});
+
+test("a pause that cannot be recorded and not be taken back has come about", async () => {
+  await using scene = await startCase();
+  scene.failWrites();
+  scene.failThaws(true);
+  expect(await scene.call("pause", {})).toMatchObject({ status: 204 });
+  expect(await scene.look()).toMatchObject({ state: "paused" });
+  expect(scene.onRecord()).toBe("running");
+  scene.restoreWrites();
+  scene.failThaws(false);
+  expect(await scene.call("connect", { timeout: 60 })).toMatchObject({ status: 201 });
+  expect(await scene.enter()).toBe(204);
+});
+
+test("a sandbox that was not frozen answers, whatever its thaw says", async () => {
+  await using scene = await startCase();
+  scene.failFreezes();
+  scene.failThaws(true);
+  expect(await scene.call("pause", {})).toMatchObject({ status: 429 });
+  expect(await scene.enter()).toBe(204);
 });
 
 test.for([

@@ -113,28 +113,53 @@ function silentDaemon({ record }: Pick<SandboxEntry, "record">, cause: unknown):
 }
 
 async function freeze(
-  context: Services & History,
+  context: Services & History & Registry,
   entry: SandboxEntry,
   pause: Pause & { readonly isDaemonUnresponsive: boolean },
 ): Promise<void> {
+  let isFrozen = false;
   try {
     await step("pause.cut");
     await entry.container.pause();
+    isFrozen = true;
     await step("pause.frozen");
-    const endAtMs = context.clock.now();
-    const { reason: pauseReason, leftMs = 0, isDaemonUnresponsive } = pause;
-    updateRecord(context, entry, {
-      state: "paused",
-      hasMemory: true,
-      endAtMs,
-      isDaemonUnresponsive,
-      pauseReason,
-      leftMs,
-    });
+    updateRecord(context, entry, toPaused(context, pause));
   } catch (error) {
-    await entry.container.resume();
+    const goesOn = await isThawedAgain(context, entry);
+    if (isFrozen && !goesOn) {
+      // It is paused: one that counts as running would answer nobody, and could not be resumed.
+      noteRecord(context, entry, toPaused(context, pause));
+      return;
+    }
     entry.run = openRun(context, entry.container, entry.record);
     throw error;
+  }
+}
+
+function toPaused(
+  { clock }: Pick<Services, "clock">,
+  pause: Pause & { readonly isDaemonUnresponsive: boolean },
+): Partial<SandboxRecord> {
+  const { reason: pauseReason, leftMs = 0, isDaemonUnresponsive } = pause;
+  const endAtMs = clock.now();
+  return {
+    state: "paused",
+    hasMemory: true,
+    endAtMs,
+    isDaemonUnresponsive,
+    pauseReason,
+    leftMs,
+  };
+}
+
+async function isThawedAgain(context: Services, entry: SandboxEntry): Promise<boolean> {
+  try {
+    await entry.container.resume();
+    return true;
+  } catch (error) {
+    const { sandboxId } = entry.record;
+    context.log.error({ op: "sandbox.pause", sandboxId, err: error }, "pause is not taken back");
+    return false;
   }
 }
 
