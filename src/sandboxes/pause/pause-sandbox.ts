@@ -127,7 +127,7 @@ async function freeze(
   } catch (error) {
     const goesOn = await isThawedAgain(context, entry);
     if (isFrozen && !goesOn) {
-      // It is paused: one that counts as running would answer nobody, and could not be resumed.
+      // It is paused: one that counts as running would answer no client, and could not be resumed.
       noteRecord(context, entry, toPaused(context, pause));
       return;
     }

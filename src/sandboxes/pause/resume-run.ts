@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
-import { step, type StepName } from "../../common/steps.ts";
+import { step } from "../../common/steps.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot/boot.ts";
 import { startTemplateService } from "../boot/start-command.ts";
@@ -29,7 +29,7 @@ export async function thaw(
 ): Promise<void> {
   await entry.container.resume();
   const running = toRunning(context, entry, options);
-  await recordRun(context, entry, { running, begun: "resume.thawed" });
+  await recordRun(context, entry, { running, announce: () => step("resume.thawed") });
   followEntry(context, entry, { isInitialized: false });
 }
 
@@ -40,14 +40,14 @@ export async function thaw(
 async function recordRun(
   context: Services & Registry,
   entry: SandboxEntry,
-  { running, begun }: { readonly running: Partial<SandboxRecord>; readonly begun: StepName },
+  next: { readonly running: Partial<SandboxRecord>; readonly announce: () => Promise<void> },
 ): Promise<void> {
   try {
-    await step(begun);
-    updateRecord(context, entry, running);
+    await next.announce();
+    updateRecord(context, entry, next.running);
   } catch (error) {
     if (await isFrozenAgain(context, entry)) throw error;
-    noteRecord(context, entry, running);
+    noteRecord(context, entry, next.running);
   }
 }
 
@@ -142,7 +142,7 @@ export async function restoreEntry(
     noteLostMemory(context, entry);
     throw toRestoreFault(await toDiskFault(error, context.directory));
   }
-  await recordRun(context, entry, { running, begun: "restore.started" });
+  await recordRun(context, entry, { running, announce: () => step("restore.started") });
   // The daemon has its token; it is told the time.
   followEntry(context, entry, { isInitialized: false });
 }
