@@ -1,6 +1,6 @@
 /** What `doctor` finds out from inside a real sandbox: names, HTTPS and a package index. */
 
-import { createService } from "../../client/service.ts";
+import { createService, type Service } from "../../client/service.ts";
 import { anySignal } from "../../common/any-signal.ts";
 import { errorText, hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { toHomeFault } from "../../common/home-fault.ts";
@@ -90,7 +90,28 @@ async function askFromInside(
   );
   const { url, socketPath, apiKey, findRun } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
-  const signal = anySignal([stop, signalAfter(LIMIT_MS)]);
+  return await withinLimit(async (signal) => askService(service, signal), stop, LIMIT_MS);
+}
+
+/** @throws SandboxError deadline_exceeded after the limit; the reason of the other signal as it is. */
+export async function withinLimit<Result>(
+  work: (signal: AbortSignal) => Promise<Result>,
+  stop: AbortSignal,
+  limitMs: number,
+): Promise<Result> {
+  const limit = signalAfter(limitMs);
+  try {
+    return await work(anySignal([stop, limit]));
+  } catch (cause) {
+    if (stop.aborted || !limit.aborted) throw cause;
+    const text = `no answer from a sandbox within ${limitMs / 1_000} s`;
+    // The checks above passed, so none of them has the remedy.
+    const hint = "look at the load of this machine with uptime, and run doctor again";
+    throw new SandboxError("deadline_exceeded", text, { cause, hint });
+  }
+}
+
+async function askService(service: Service, signal: AbortSignal): Promise<Answer | undefined> {
   const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
   const { sandboxID, allowInternetAccess } = await service.control.create(options, signal);
   if (allowInternetAccess === false) return undefined;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkOutside, toChecks } from "../../../src/commands/doctor/outside-check.ts";
+import { checkOutside, toChecks, withinLimit } from "../../../src/commands/doctor/outside-check.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { loadConfig } from "../../../src/config.ts";
 
@@ -32,4 +32,32 @@ test("a setting that keeps sandboxes from the internet is told", async () => {
   expect(await checkOutside(loaded.config, createSilentLog(), never)).toEqual([
     { name: "sandbox: internet", outcome: "ok", detail: "none, by --egress off" },
   ]);
+});
+
+/** Work that ends by its signal alone. */
+async function untilAborted(signal: AbortSignal): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  return promise;
+}
+
+async function fail(): Promise<void> {
+  return Promise.reject(new Error("broken"));
+}
+
+test("a sandbox that does not answer in time is a fault with the limit and the next step", async () => {
+  const never = new AbortController().signal;
+  await expect(withinLimit(untilAborted, never, 20)).rejects.toMatchObject({
+    code: "deadline_exceeded",
+    message: "no answer from a sandbox within 0.02 s",
+    hint: expect.stringMatching(/load .* run doctor again$/),
+  });
+});
+
+test("what ends doctor, and any other fault, stays what it is", async () => {
+  const stop = new AbortController();
+  const stopped = withinLimit(untilAborted, stop.signal, 60_000);
+  stop.abort(new Error("stopped"));
+  await expect(stopped).rejects.toThrow("stopped");
+  await expect(withinLimit(fail, new AbortController().signal, 60_000)).rejects.toThrow("broken");
 });
