@@ -1,6 +1,6 @@
 /** The form of replies: text, structured content and errors. */
 
-import type { ErrorCode, SandboxError } from "../../common/errors.ts";
+import { isCode, type ErrorCode, type SandboxError } from "../../common/errors.ts";
 import { cutText, escapeUnsafe, oneLine } from "../../common/untrusted-text.ts";
 import { quoteSections, type Section } from "../../output/quote.ts";
 import { fitRecord } from "./reply-size.ts";
@@ -120,7 +120,7 @@ const IS_TOLD = {
 const DEFAULT_HINTS = {
   invalid_argument: "Correct the arguments, then call again.",
   unauthenticated:
-    "The sandbox service refused the configured key. No tool call repairs this; tell the user.",
+    "The sandbox service refused the key that E2B_API_KEY of the MCP server has. No tool call repairs this; tell the user.",
   permission_denied: "No tool call repairs this; tell the user.",
   not_found: "Look what there is before you call again.",
   already_exists: "Use what is there, or choose another name.",
@@ -139,9 +139,20 @@ export interface ErrorDetails {
   readonly note?: string | undefined;
 }
 
+/** No service is at the address. */
+const UNREACHED_CODES = ["ECONNREFUSED", "ENOTFOUND"] as const;
+const UNREACHED_HINT =
+  "Repeat it in a few seconds. If that does not help, no service is at the address of E2B_DOMAIN or " +
+  "E2B_API_URL of the MCP server, or the service in it has ended: tell the user.";
+
+function defaultHint(error: SandboxError): string {
+  const isUnreached = error.code === "unavailable" && isCode(error, ...UNREACHED_CODES);
+  return isUnreached ? UNREACHED_HINT : DEFAULT_HINTS[error.code];
+}
+
 /** A failure as text for a model: the code, what is wrong, what to do next, what came of it. */
 export function errorReply(error: SandboxError, details: ErrorDetails = {}): CallReply {
-  const hint = cutText(oneLine(error.hint || DEFAULT_HINTS[error.code]), MAX_ERROR_CHARACTERS / 2);
+  const hint = cutText(oneLine(error.hint || defaultHint(error)), MAX_ERROR_CHARACTERS / 2);
   const leftCharacters = MAX_ERROR_CHARACTERS - error.code.length - hint.length - ": . ".length;
   // A long message is cut so that the hint fits.
   const message = IS_TOLD[error.code] ? `: ${cutText(oneLine(error.message), leftCharacters)}` : "";

@@ -80,6 +80,15 @@ test.for(CODES)("%s gives a text that begins with it and ends with what to do", 
   );
 });
 
+test("a refused key and an address without a service name the setting that has them", () => {
+  const refused = textOf(new SandboxError("unauthenticated", "create: 401"));
+  expect(refused).toMatch(/E2B_API_KEY .*tell the user\.$/);
+  const cause = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+  const unreached = textOf(new SandboxError("unavailable", "create", { cause }));
+  expect(unreached).toMatch(/E2B_DOMAIN or E2B_API_URL .*tell the user\.$/);
+  expect(textOf(new SandboxError("unavailable", "create"))).not.toContain("E2B_");
+});
+
 test("control characters of a message are escaped", () => {
   const error = new SandboxError("invalid_argument", "a\u001b[31m\u202eb");
   expect(errorReply(error).content).toEqual([
