@@ -23,13 +23,9 @@ export interface Exchange {
 
 export type Handler = (exchange: Exchange) => Promise<void>;
 
-/**
- * On plain routes the only thing that runs out is the disk, and the only precondition is what an upload
- * names as the content to be replaced.
- */
+/** On plain routes the only thing that runs out is the disk. */
 const PLAIN_STATUS = {
   ...CONNECT_STATUS,
-  failed_precondition: 412,
   resource_exhausted: 507,
 } as const satisfies Record<ErrorCode, number>;
 

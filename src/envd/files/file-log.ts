@@ -1,8 +1,11 @@
 /** One log line per file request, and the reply when it fails. */
 
-import { errorText } from "../../common/errors.ts";
+import { errorText, hasErrorCode } from "../../common/errors.ts";
 import { sendFault, toFault, type Exchange, type Handler } from "../exchange.ts";
 import type { LogFields } from "../log.ts";
+
+/** Of the only precondition of a file request: what the file must hold that an upload replaces. */
+const CHANGED_STATUS = 412;
 
 /** A handler whose failures become replies, and whose outcome is logged. */
 export function logged(message: string, route: string, handler: Handler): Handler {
@@ -18,7 +21,7 @@ export function withReply(message: string, route: string, handler: Handler): Han
     try {
       await handler(exchange);
     } catch (error) {
-      const fault = toFault(error);
+      const fault = toFileFault(error);
       const details = { error: errorText(error), error_code: fault.status };
       const fields = { ...linesOf(exchange, route), ...details };
       exchange.daemon.log.write("error", message, fields);
@@ -27,6 +30,11 @@ export function withReply(message: string, route: string, handler: Handler): Han
       else sendFault(exchange.response, fault.status, fault.message);
     }
   };
+}
+
+function toFileFault(error: unknown): ReturnType<typeof toFault> {
+  const fault = toFault(error);
+  return hasErrorCode(error, "failed_precondition") ? { ...fault, status: CHANGED_STATUS } : fault;
 }
 
 function linesOf(exchange: Exchange, route: string): LogFields {

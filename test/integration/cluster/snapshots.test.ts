@@ -244,7 +244,10 @@ test("what is malformed or of nobody is refused, and nothing is left", async () 
   ];
   expect(refusals.map(({ status }) => status)).toEqual([400, 400, 404, 400]);
   await rm(fileOf("", `${source}.baseline`));
-  expect((await send("POST", `/sandboxes/${source}/snapshots`, { body: {} })).status).toBe(409);
+  expect(await send("POST", `/sandboxes/${source}/snapshots`, { body: {} })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining("does not know what its image contained") },
+  });
   expect(records()).toEqual(before);
 });
 
