@@ -18,11 +18,14 @@ export interface ContentCondition {
 }
 
 const CHUNK_BYTES = 65_536;
+/** A device, or a file that grows as fast as it is read, would never end. */
+const MAX_BYTES = 67_108_864;
 
 /**
  * Does the work of an upload while the file at a place holds what the condition names; other uploads
  * with a condition for that place wait meanwhile.
- * @throws SandboxError failed_precondition when it holds something else, or is not there
+ * @throws SandboxError failed_precondition when it holds something else, or is not there;
+ * invalid_argument for a device, and for a file that is too large
  */
 export async function whileContent<T>(
   { contentHash, path }: ContentCondition,
@@ -42,16 +45,22 @@ async function hashOf(place: string): Promise<string | undefined> {
   const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   try {
     await using file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK, 0);
-    // A device may have no end.
-    if (!(await file.stat()).isFile()) return undefined;
-    for (;;) {
+    if (!(await file.stat()).isFile()) throw refusal(`is not a regular file: ${place}`);
+    for (let size = 0; size <= MAX_BYTES;) {
       const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
       if (bytesRead === 0) return hash.digest("hex");
       hash.update(buffer.subarray(0, bytesRead));
+      size += bytesRead;
     }
+    throw refusal(`has more than ${MAX_BYTES} bytes: ${place}`);
   } catch (error) {
     if (isCode(error, "ENOENT")) return undefined;
+    if (error instanceof SandboxError) throw error;
     const message = `error reading file: ${fileErrorText("read", place, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
+}
+
+function refusal(reason: string): SandboxError {
+  return new SandboxError("invalid_argument", `content cannot be compared: path ${reason}`);
 }

@@ -1,7 +1,7 @@
 /** Uploads that replace a known content alone. */
 
 import { createHash } from "node:crypto";
-import { link, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
@@ -49,13 +49,6 @@ test("a file that is gone is not made", async () => {
   expect(await readdir(daemon.folder)).toEqual(names);
 });
 
-test("a device, which may have no end, is not read", async () => {
-  await using daemon = await startTestDaemon();
-  const path = join(daemon.folder, "zeros");
-  await symlink("/dev/zero", path);
-  expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(412);
-});
-
 test("of many that replace one content a single one does", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "file");
@@ -78,4 +71,20 @@ test("what is no hash is refused, and a folder is one all the same", async () =>
   const refused = await daemon.http(url, { method: "POST", headers, body: "x" });
   expect([refused.status, refused.text]).toEqual([400, expect.stringContaining("no SHA-256")]);
   expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(400);
+});
+
+test("what would be read without an end is refused", async () => {
+  await using daemon = await startTestDaemon();
+  const large = join(daemon.folder, "large");
+  await writeFile(large, "x");
+  await truncate(large, 67_108_865);
+  const told = async (path: string) => {
+    const { status, text } = await upload(daemon, { path, before: "x", after: "y" });
+    return [status, JSON.parse(text)];
+  };
+  const why = "content cannot be compared: path";
+  const device = `${why} is not a regular file: /dev/zero`;
+  expect(await told("/dev/zero")).toEqual([400, { code: 400, message: device }]);
+  const size = `${why} has more than 67108864 bytes: ${large}`;
+  expect(await told(large)).toEqual([400, { code: 400, message: size }]);
 });
