@@ -35,8 +35,13 @@ export async function whileContent<T>(
   if (contentHash === undefined) return work();
   return turns.run(place, async () => {
     if ((await hashOf(place)) === contentHash) return work();
-    throw new SandboxError("failed_precondition", `content of file has changed: ${path}`);
+    throw contentChanged(path);
   });
+}
+
+/** For a file that holds something else than an upload wants to replace, or is gone. */
+export function contentChanged(path: string): SandboxError {
+  return new SandboxError("failed_precondition", `content of file has changed: ${path}`);
 }
 
 /** Undefined where there is no file. */

@@ -16,7 +16,7 @@ import { canChangeOwner, ensureDirectories } from "../owner.ts";
 import { namesDirectory, parentPlace, writtenPlace } from "../parent-path.ts";
 import { baseName, joinPath } from "../path.ts";
 import type { User } from "../user.ts";
-import { whileContent } from "./if-content.ts";
+import { contentChanged, whileContent } from "./if-content.ts";
 import { storeMetadata } from "./metadata.ts";
 import type { StagedFile, Staging } from "./staging.ts";
 
@@ -71,6 +71,10 @@ export async function writeTarget(
   // The same file for each part.
   const path = await writtenPlace(wanted.path);
   const target = { ...wanted, path };
+  // A file that is gone gets no new directory either.
+  if (wanted.contentHash !== undefined && (await requireNoDirectory(path)) === undefined) {
+    throw contentChanged(path);
+  }
   try {
     await ensureDirectories(await parentPlace(path), user);
   } catch (error) {

@@ -41,9 +41,9 @@ test.for(["file", "link", "hard"])(
   },
 );
 
-test("a file that is gone is not made", async () => {
+test.for(["absent", "folder/absent"])("%s, a file that is gone, is not made", async (name) => {
   await using daemon = await startTestDaemon();
-  const path = join(daemon.folder, "absent");
+  const path = join(daemon.folder, name);
   const names = await readdir(daemon.folder);
   expect((await upload(daemon, { path, before: "", after: "x" })).status).toBe(412);
   expect(await readdir(daemon.folder)).toEqual(names);

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
 import { startServer } from "../../support/mcp/mcp-server.ts";
 
-const LINES = Array.from({ length: 40 }, (_, index) => index);
+const LINES = Array.from({ length: 16 }, (_, index) => index);
 
 test("no edit of either is lost", async () => {
   await using world = await startMcpWorld();
