@@ -67,6 +67,11 @@ const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MESSAGES_PER_TURN = 2;
 /** Keeps proxies from ending a silent stream. */
 const KEEP_ALIVE_MS = 15_000;
+/** Some clients send a key in the header that the control API takes, `X-API-Key`. */
+const NO_KEY = {
+  error: "invalid_token",
+  error_description: "send the header Authorization: Bearer with an API key of this service",
+} as const;
 
 /** Starts the endpoint; its end closes every session. */
 export function startMcpHttp(options: McpHttpOptions): McpHttp {
@@ -99,7 +104,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     const principal = await ask();
     if (principal === undefined) {
       const headers = { "www-authenticate": "Bearer" };
-      return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
+      return sendJson(response, 401, { body: NO_KEY, headers });
     }
     if (refusesMethod(request, response)) return;
     response.setHeader("x-accel-buffering", "no");

@@ -35,6 +35,15 @@ test.for([
   expect(challenge).toBe(status === 401 ? "Bearer" : null);
 });
 
+test("a request with the header of the control API is told which one is needed", async () => {
+  await using endpoint = await startEndpoint();
+  const reply = await endpoint.post(LIST, { authorization: "", "x-api-key": "e2b_0" });
+  expect(await reply.json()).toEqual({
+    error: "invalid_token",
+    error_description: "send the header Authorization: Bearer with an API key of this service",
+  });
+});
+
 test("a body that is no JSON is a parse error, one that is too large is refused", async () => {
   await using endpoint = await startEndpoint();
   const broken = await endpoint.post("{");
