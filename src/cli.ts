@@ -115,7 +115,8 @@ async function runCommand(
     const config = await withPrivileges(command, { ...given, home });
     // Not before: another process may have taken the place of this one.
     for (const note of notes) complain(note);
-    log = createLog(config.log);
+    const { level = command.logLevel ?? "info", file } = config.log;
+    log = createLog({ level, file });
     return await run({ config, words, log });
   } catch (thrown) {
     const error = toHomeFault(thrown, home);

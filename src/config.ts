@@ -3,7 +3,7 @@
 import { isAbsolute, join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import { withoutLinks } from "./common/home-folder.ts";
-import type { LOG_LEVELS } from "./common/log.ts";
+import type { LogLevel } from "./common/log.ts";
 import { findProxy, type OutboundProxy } from "./common/outbound-proxy.ts";
 import { defaultHome, isRootless, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags, type ParsedFlags } from "./flags.ts";
@@ -90,7 +90,8 @@ export interface Config {
   /** Fixtures of the MCP conformance suite, and no key at `/mcp`. */
   readonly isConformance: boolean;
   readonly log: {
-    readonly level: (typeof LOG_LEVELS)[number];
+    /** Undefined: that of the command. */
+    readonly level: LogLevel | undefined;
     readonly file: string | undefined;
   };
   /** Figures of `serve` for a monitor. */
@@ -225,7 +226,7 @@ function withDefaults(given: Given, environment: Environment, line: ParsedFlags)
     onExit: given.onExit,
     allowHostTemplate: given.allowHostTemplate,
     isConformance: given.isConformance ?? false,
-    log: { level: given.logLevel ?? "info", file: given.logFile },
+    log: { level: given.logLevel, file: given.logFile },
     hasMetrics: given.hasMetrics ?? false,
     team: given.team,
     json: given.json ?? false,

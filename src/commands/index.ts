@@ -12,6 +12,7 @@ const COMMANDS: readonly Command[] = [
     hasEngine: true,
     hasHome: true,
     triesHome: true,
+    logLevel: "error",
     load: async () => (await import("./doctor/doctor.ts")).runDoctor,
   },
   {
@@ -84,6 +85,7 @@ const COMMANDS: readonly Command[] = [
     hasEngine: true,
     hasHome: true,
     needsHome: ["export", "list", "remove", "show"],
+    logLevel: "error",
     load: async () => (await import("./templates/template.ts")).runTemplate,
   },
   {

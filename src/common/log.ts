@@ -16,9 +16,10 @@ export type Logger = PinoLogger;
 type DestinationOptions = Exclude<Parameters<typeof pino.destination>[0], string | number>;
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export interface LogOptions {
-  readonly level: (typeof LOG_LEVELS)[number];
+  readonly level: LogLevel;
   /** A second place for the same lines; for hosts that drop stderr. */
   readonly file?: string | undefined;
 }

@@ -327,7 +327,7 @@ test.for(["key list", "gc", "template list", "doctor", "stdio", "trust", "serve"
 
 test("a doctor that is stopped while it has a sandbox leaves no instance", async () => {
   await using home = await openTestHome();
-  const environment = { SANDBOX_MCP_EGRESS: "on", SANDBOX_MCP_LOG_LEVEL: "silent" };
+  const environment = { SANDBOX_MCP_EGRESS: "on" };
   await using program = startProgram(["doctor", "--home", home.path], environment);
   const instances = join(home.path, "instances");
   await expect.poll(() => readdir(instances).catch(() => []), POLL).toHaveLength(1);

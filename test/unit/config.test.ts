@@ -57,7 +57,7 @@ test("defaults are those of the documentation", () => {
     hasMetrics: false,
     encryptsSnapshots: false,
     isConformance: false,
-    log: { level: "info", file: undefined },
+    log: { level: undefined, file: undefined },
     json: false,
     buildsBase: true,
     autoTemplates: false,

@@ -1,7 +1,7 @@
 /** What a command is, what it is given and what it returns. */
 
 import packageJson from "../../../package.json" with { type: "json" };
-import type { Logger } from "../../common/log.ts";
+import type { Logger, LogLevel } from "../../common/log.ts";
 import type { Config } from "../../config.ts";
 
 /** Exit codes: of success, and of sysexits.h. */
@@ -36,6 +36,8 @@ export interface Command {
   readonly triesHome?: true;
   /** What the command prints, and all that it does, where its home is not there. */
   readonly withoutHome?: string;
+  /** Of its log without `--log-level`, default `info`: lines of a log come between those for a person. */
+  readonly logLevel?: LogLevel;
   load(): Promise<CommandRun>;
 }
 
