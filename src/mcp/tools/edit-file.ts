@@ -20,6 +20,8 @@ const MAX_STRING_CHARACTERS = 1_000_000;
 const MAX_LINES_TOLD = 10;
 /** Each other server makes one change at a time, and may be the faster one many times in a row. */
 const MAX_ATTEMPTS = 30;
+/** Hosts give up after a minute; a slow service gets no further attempt so late. */
+const MAX_EDITING_MS = 25_000;
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -61,7 +63,8 @@ export const editFile = defineTool({
 /** Again for a file that another server, or a program, has changed since it was read. */
 async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext) {
   const { signal } = context;
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+  const late = context.waitLimit(MAX_EDITING_MS);
+  for (let attempt = 0; attempt === 0 || (attempt < MAX_ATTEMPTS && !late.aborted); attempt += 1) {
     throwIfCanceled(signal);
     const before = await readBytes(sandbox, params, context);
     const edit = replaceText(toText(before, params, context), params);
