@@ -18,20 +18,32 @@ export async function findLoginFile(
   return undefined;
 }
 
-/** By the keys that skopeo takes for this registry, too. */
+/**
+ * By the keys that skopeo takes for this registry, too. It asks no program of `credsStore`: of an entry that
+ * docker left empty for one it would send an empty login, which registries refuse also for public images.
+ */
 function knows(text: string, host: string): boolean {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value !== "object" || value === null) return false;
-    if ("credsStore" in value) return true;
-    const tables = ["auths", "credHelpers"].map((key) => Reflect.get(value, key));
-    const names = tables.flatMap((table) =>
-      typeof table === "object" && table !== null ? Object.keys(table) : [],
+    const helpers = Object.keys(tableOf(value, "credHelpers"));
+    const logins = Object.entries(tableOf(value, "auths")).flatMap(([key, login]) =>
+      ["auth", "identitytoken"].some((name) => isText(tableOf(login)[name])) ? [key] : [],
     );
     const wanted = toLoginPlace(host);
-    const places = names.map(toLoginPlace);
+    const places = [...helpers, ...logins].map(toLoginPlace);
     return places.some((place) => place === wanted || place.startsWith(`${wanted}/`));
   } catch {
     return false;
   }
+}
+
+/** The fields of an object, or of one in it; none of anything else. */
+function tableOf(value: unknown, key?: string): Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null) return {};
+  const fields = Object.fromEntries(Object.entries(value));
+  return key === undefined ? fields : tableOf(fields[key]);
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
 }

@@ -36,6 +36,26 @@ test.for(CASES)("skopeo is given the login of $key for $image: $isTaken", async 
   expect(await findLoginFile([path], host)).toBe(one.isTaken ? path : undefined);
 });
 
+test.for([
+  // As docker leaves them where a program keeps its logins, which skopeo does not ask.
+  {
+    logins: { auths: { "https://index.docker.io/v1/": {} }, credsStore: "desktop" },
+    isTaken: false,
+  },
+  { logins: { auths: {}, credsStore: "desktop" }, isTaken: false },
+  { logins: { auths: { "docker.io": { auth: "" } } }, isTaken: false },
+  { logins: { auths: { "docker.io": { auth: "", identitytoken: "token" } } }, isTaken: true },
+  { logins: { auths: { "docker.io": {} }, credHelpers: { "docker.io": "x" } }, isTaken: true },
+  { logins: { auths: { "docker.io": null } }, isTaken: false },
+  { logins: { auths: { "docker.io/owner": { auth: "dTpz" } } }, isTaken: true },
+])("skopeo is given no file without a login in it: $logins", async ({ logins, isTaken }) => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "config.json");
+  await writeFile(path, JSON.stringify(logins));
+  const { host = "" } = toSource(parseReference("debian:12"), []);
+  expect(await findLoginFile([path], host)).toBe(isTaken ? path : undefined);
+});
+
 test.for([...CASES, { key: "GHCR.IO", image: "GHCR.IO/owner/name", isTaken: true }])(
   "a front has the login of $key for $image: $isTaken",
   async ({ key, image, isTaken }) => {
