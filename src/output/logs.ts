@@ -64,6 +64,7 @@ export class SandboxLogs implements AsyncDisposable {
     const log = this.#logs.get(sandboxId);
     if (log === undefined || log.endedAtMs !== undefined) return;
     log.endedAtMs = this.#options.clock.now();
+    log.endedAtElapsedMs = this.#options.clock.elapsed();
     // The spool stays open: the ends of its processes can still arrive. `write` never rejects.
     void log.write();
     this.#notifier.listChanged();
@@ -167,9 +168,9 @@ export class SandboxLogs implements AsyncDisposable {
 
   /** @param used the log that is never the least recently changed one. */
   #expire(used?: string): void {
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.elapsed();
     for (const log of this.#logs.values()) {
-      const isOld = log.endedAtMs !== undefined && now - log.endedAtMs > RETENTION_MS;
+      const isOld = log.endedAtMs !== undefined && now - log.endedAtElapsedMs > RETENTION_MS;
       if (isOld) this.#forget(log);
     }
     if (this.#logs.size <= MAX_LOGS) return;

@@ -21,6 +21,8 @@ export class SandboxLog {
   changedAtElapsedMs: number;
   /** Undefined while the sandbox lives. */
   endedAtMs: number | undefined;
+  /** The same moment by the clock of durations, which tells how long the log is kept. */
+  endedAtElapsedMs = 0;
   readonly #options: LogOptions;
   readonly #spool: LogSpool;
   /** What is not on the disk yet, or all that is kept where there is no disk. */

@@ -120,6 +120,20 @@ test("the log of an ended sandbox is not listed but readable for 15 minutes", as
   expect(await logs.read("i1")).toBeUndefined();
 });
 
+test("it is readable for as long where the wall clock jumps, as after a machine was suspended", async () => {
+  const { clock, logs, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  out("x\n");
+  logs.close("i1");
+  clock.set(clock.now() + HOUR_MS);
+  await clock.advance(14 * 60_000);
+  expect(await logs.read("i1")).toContain("x");
+  clock.set(clock.now() - 2 * HOUR_MS);
+  await clock.advance(2 * 60_000);
+  expect(await logs.read("i1")).toBeUndefined();
+});
+
 test("a long log is read from its newest part, and says so", async () => {
   const { logs, out } = startLogs();
   await using _ = logs;
