@@ -39,13 +39,26 @@ test.for([
   );
 });
 
+// What is left runs on for longer than the limit of `run`.
 test.for([
-  "sleep 321 & echo done",
-  "sleep 321 >&2 & sleep 321 2>/dev/null & echo done",
-  "(trap '' TERM; sleep 321; sleep 321) & echo done",
+  "sleep 15 & echo done",
+  "sleep 15 >&2 & sleep 15 2>/dev/null & echo done",
+  "(trap '' TERM; sleep 15) & echo done",
+  "(exec 3>&1 >/dev/null 2>&1; sleep 15) & echo done",
 ])("a step ends with its command, whatever runs in the background: %s", async (command) => {
   expect(await run(command)).toBe("done\n");
   expect(await run(command, true)).toBe("done\n");
+});
+
+test("a step has all output of its command, and its code, whatever runs in the background", async () => {
+  const output = await run("sleep 15 & seq 200000 >&2; seq 200000; printf end", true);
+  expect(output.length).toBe(2 * 1_288_895 + 3);
+  await expect(run("sleep 15 & exit 7")).rejects.toThrow("failed with exit code 7");
+});
+
+test("a step may print its own processes", async () => {
+  const script = "tr '\\0' '\\n' < /proc/$PPID/cmdline | tail -n 3; exit 0";
+  expect(await run(script, true)).toBe(`/bin/sh\n-c\n${script}\n`);
 });
 
 test("a step finds its shell as if nothing was around it", async () => {

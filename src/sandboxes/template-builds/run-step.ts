@@ -3,12 +3,15 @@
 import { open } from "node:fs/promises";
 import { posix } from "node:path";
 import type { DaemonClient } from "../../client/daemon-client.ts";
+import type { OutputStream } from "../../client/process.ts";
+import { anySignal } from "../../common/any-signal.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { formOf } from "../../images/unpack.ts";
 import type { LineSink } from "./build-log.ts";
 import type { BuildStep } from "./build-request.ts";
 import { expandVariables } from "./expand.ts";
 import { COPY_SCRIPT, STEP_SCRIPT, USER_SCRIPT, WORKDIR_SCRIPT } from "./scripts.ts";
+import { createStepEnd } from "./step-end.ts";
 import { MODE_PATTERN, OWNER_PATTERN } from "./step-patterns.ts";
 
 /** A step that takes longer is taken for one that never ends. */
@@ -195,20 +198,33 @@ async function followProgram(
   { daemon, signal, lines }: StepIo,
   call: ProgramCall,
 ): Promise<Outcome> {
-  const args = ["-c", STEP_SCRIPT, "sh", ...call.words];
+  const stepEnd = createStepEnd();
+  const args = ["-c", STEP_SCRIPT, "sh", ...stepEnd.words, ...call.words];
   const request = { cmd: "/bin/sh", args, cwd: call.cwd, env: {}, hasStdin: false };
-  const options = { user: call.user, signal, timeoutMs: STEP_LIMIT_MS };
+  const left = new AbortController();
+  const followed = anySignal([signal, left.signal]);
+  const options = { user: call.user, signal: followed, timeoutMs: STEP_LIMIT_MS };
   let output = "";
-  let exitCode = 0;
-  for await (const event of daemon.process.start(request, options)) {
-    if (event.type === "end") exitCode = event.exitCode;
-    if (event.type !== "data") continue;
-    lines.write(event.stream, event.bytes);
-    if (event.stream === "stdout" && output.length < MAX_COMMAND_CHARACTERS) {
-      output += Buffer.from(event.bytes).toString("utf8").slice(0, MAX_COMMAND_CHARACTERS);
+  const write = (stream: OutputStream, bytes: Uint8Array) => {
+    if (bytes.length === 0) return;
+    lines.write(stream, bytes);
+    if (stream === "stdout" && output.length < MAX_COMMAND_CHARACTERS) {
+      output += Buffer.from(bytes).toString("utf8").slice(0, MAX_COMMAND_CHARACTERS);
     }
+  };
+  let exitCode: number | undefined;
+  try {
+    for await (const event of daemon.process.start(request, options)) {
+      if (event.type === "data") write(event.stream, stepEnd.take(event.stream, event.bytes));
+      exitCode = event.type === "end" ? event.exitCode : stepEnd.exitCode();
+      if (exitCode !== undefined) break;
+    }
+  } finally {
+    for (const stream of ["stdout", "stderr"] as const) write(stream, stepEnd.rest(stream));
+    // What the command left running ends with the sandbox of the step.
+    left.abort();
   }
-  return { output, exitCode };
+  return { output, exitCode: exitCode ?? 0 };
 }
 
 /** As the daemon has it for accounts that are made by steps; a guess that variables alone see. */

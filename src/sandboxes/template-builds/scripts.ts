@@ -4,30 +4,18 @@
  */
 
 /**
- * Runs its parameters, and exits with 128 + n where a signal ended them, as shells do: of the daemon's own
- * child it would be -1, or 0 for a real-time signal, which Node does not report. The level is that of a
- * shell without one around it. As in docker, what runs in the background ends with the command: a program
- * that has its output would hold the step until the limit.
+ * $1 and $2 are written together with the exit code behind both streams (`createStepEnd`). Runs the other
+ * parameters, and exits with 128 + n where a signal ended them, as shells do: of the daemon's own child it
+ * would be -1, or 0 for a real-time signal, which Node does not report. The level is that of a shell
+ * without one around it, and a variable here might be one of the step.
  */
 export const STEP_SCRIPT = String.raw`
 unset SHLVL
-"$@"
-code=$?
-cd /proc || exit "$code"
-# A program that is found may have started another one.
-for _ in 1 2 3 4 5; do
-  found=
-  for pid in [0-9]*; do
-    [ "$pid" != $$ ] || continue
-    for end in "$pid/fd/1" "$pid/fd/2"; do
-      if [ "$end" -ef $$/fd/1 ] || [ "$end" -ef $$/fd/2 ]; then
-        kill -KILL "$pid" 2>/dev/null && found=1
-      fi
-    done
-  done
-  [ -n "$found" ] || break
-done
-exit "$code"
+run() { shift 2; "$@"; }
+end() { printf '%s%s %s\n' "$1" "$2" "$3"; return "$3"; }
+run "$@"
+end "$1" "$2" "$?" >&2
+end "$1" "$2" "$?"
 `;
 
 /** Makes a folder with those above it, as docker does: each that is new has the owner `$owner`. */
