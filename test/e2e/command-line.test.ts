@@ -87,6 +87,21 @@ test("a reader that stops reading ends nothing, a full disk is reported", async 
   expect(closed.status).toBe(0);
 });
 
+test("a build whose mirror does not answer says where its answer is", async () => {
+  await using home = await openTestHome();
+  await using folder = await makeTempFolder();
+  await writeFile(join(folder.path, "Dockerfile"), "FROM alpine:3\n");
+  const rule = "docker.io=http://127.0.0.1:1/mirror";
+  const words = ["build", folder.path, "--name=t", "--registry-mirror", rule, "--home", home.path];
+  await using program = startProgram(["template", ...words]);
+  expect(await program.exited()).toBe(1);
+  expect(program.stderr()).toBe(
+    "sandbox-mcp: template t was not built: step base: the image was not fetched: " +
+      "the service's mirror of its registry did not send it: " +
+      "with --log-level info the log has what the mirror answered\n",
+  );
+});
+
 test("no template is made on a disk that has less than is kept free", async () => {
   await using disk = await openImageDisk(256 * MIB, ["mkfs.ext4", "-q", "-F"]);
   await using folder = await makeTempFolder();

@@ -19,6 +19,7 @@ import { showBuildOn } from "./show-build.ts";
 const EXIT_FAILED = 1;
 const POLL_MS = 250;
 const MAX_NAME_CHARACTERS = 100;
+const MIRROR_HINT = ": with --log-level info the log has what the mirror answered";
 
 export async function buildTemplate(
   { config, log }: CommandContext,
@@ -35,7 +36,10 @@ export async function buildTemplate(
   if ("reason" in opened) {
     throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
   }
-  return await run(opened.service, { plan, steps, notes, name, output: process.stdout }, signal);
+  const mirrorHint =
+    config.registryMirrors.length > 0 && !log.isLevelEnabled("info") ? MIRROR_HINT : "";
+  const job = { plan, steps, notes, name, output: process.stdout, mirrorHint };
+  return await run(opened.service, job, signal);
 }
 
 async function readText(path: string): Promise<string> {
@@ -60,10 +64,12 @@ interface Job {
   readonly notes: readonly string[];
   readonly name: string;
   readonly output: ProgressOutput;
+  /** Behind a fault of the image: a reply of the service does not name a mirror or its answer. */
+  readonly mirrorHint: string;
 }
 
 async function run({ control }: Service, job: Job, signal: AbortSignal): Promise<number> {
-  const { plan, steps, notes, name, output } = job;
+  const { plan, steps, notes, name, output, mirrorHint } = job;
   const { templateID, buildID } = await control.requestBuild({ name }, signal);
   for (const { files } of steps) {
     if (files === undefined) continue;
@@ -104,7 +110,8 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
       const line = steps[Number(step) - 1]?.step.line;
       const place = line === undefined ? "" : ` at line ${line}`;
       shown[Symbol.dispose]();
-      const fault = `template ${name} was not built: step ${step}${place}: ${oneLine(message)}`;
+      const hint = step === "base" && "fromImage" in base ? mirrorHint : "";
+      const fault = `template ${name} was not built: step ${step}${place}: ${oneLine(message)}${hint}`;
       process.stderr.write(`sandbox-mcp: ${fault}\n`);
       return EXIT_FAILED;
     }
