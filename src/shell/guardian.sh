@@ -134,8 +134,9 @@ look_at() {
     at=0 action=end boot=0
     [ "$rule" = leave ] && { read -r at action && read -r boot; } <"$2/expiry"
     case $at in '' | *[!0-9]*) at=0 action=end boot=0 ;; esac
-    # An older service wrote no second line.
-    case $boot in '' | *[!0-9]*) now=$(date +%s) ;; *) at=$boot now=$uptime ;; esac
+    # An older service wrote no second line, and a file system that feigns /proc/uptime may have died.
+    case $boot in *[!0-9]*) boot='' ;; esac
+    case $boot:$uptime in :* | *:) now=$(date +%s) ;; *) at=$boot now=$uptime ;; esac
     if [ "$at" -gt "$now" ]; then
         left=1
         [ $((at - now)) -lt "$sleep" ] && sleep=$((at - now))
@@ -156,6 +157,7 @@ without=0
 while :; do
     left=0 sleep=$longest_sleep
     # It counts the time in which the machine is suspended, too.
+    uptime=''
     read -r uptime rest </proc/uptime
     uptime=${uptime%.*}
     for folder in "$instance"/s/*; do

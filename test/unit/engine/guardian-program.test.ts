@@ -19,7 +19,7 @@ interface World extends AsyncDisposable {
   readonly victim: ChildProcess;
   readonly tree: string;
   readonly folder: string;
-  start(rule: "kill" | "leave", kind: Kind): ChildProcess;
+  start(rule: "kill" | "leave", kind: Kind, program?: string): ChildProcess;
 }
 
 /** An instance with one container, whose cgroup is a folder of plain files. */
@@ -35,10 +35,10 @@ async function openWorld(): Promise<World> {
   await writeFile(join(tree, ID, "cgroup.procs"), `${victim.pid}\n`);
   await writeFile(join(tree, ID, "cgroup.events"), "populated 1\nfrozen 0\n");
   const owned = stack.move();
-  const start: World["start"] = (rule, kind) => {
+  const start: World["start"] = (rule, kind, program = PROGRAM) => {
     const both = [join(path, "unified"), tree];
     const trees = { unified: [tree, "-"], freezer: ["-", tree], both, named: ["-", "-"] }[kind];
-    const guardian = spawn("sh", [PROGRAM, rule, path, ...trees], {
+    const guardian = spawn("sh", [program, rule, path, ...trees], {
       stdio: ["pipe", "ignore", "ignore"],
     });
     owned.defer(() => void guardian.kill("SIGKILL"));
@@ -118,6 +118,22 @@ test("a wall clock that was set forward or back moves no deadline", async () => 
   late.start("leave", "freezer").stdin?.end();
   await expect.poll(() => late.victim.signalCode, { timeout: 5_000 }).toBe("SIGKILL");
   expect(isAlive(early)).toBe(true);
+});
+
+test("where the time since the start of the machine cannot be read the wall clock counts", async () => {
+  await using world = await openWorld();
+  const bootSeconds = Math.ceil(uptime());
+  await writeFile(
+    join(world.folder, "expiry"),
+    `${secondsFromNow(4)} end\n${bootSeconds + 86_400}\n`,
+  );
+  const program = join(world.folder, "guardian.sh");
+  const text = await readFile(PROGRAM, "utf8");
+  await writeFile(program, text.replaceAll("/proc/uptime", "/proc/none"));
+  const beganMs = performance.now();
+  world.start("leave", "freezer", program).stdin?.end();
+  await expect.poll(() => world.victim.signalCode, { timeout: 10_000 }).toBe("SIGKILL");
+  expect(performance.now() - beganMs).toBeGreaterThan(2_900);
 });
 
 test.for(["", "garbage end\n", "-5 end\n"])(
