@@ -2,6 +2,7 @@
 
 import { anySignal } from "../../common/any-signal.ts";
 import type { Clock } from "../../common/clock.ts";
+import { orCanceled } from "../../common/or-canceled.ts";
 import { timeLimit, type ProcessView } from "../../output/capture.ts";
 import type { OutputSource } from "../../output/process-output.ts";
 import { cleanTerminal } from "../../output/text.ts";
@@ -46,7 +47,8 @@ export async function followInput(
   let process = first;
   while (isRunning(process) && !deadline.aborted) {
     if (process.isOrphan) {
-      const found = await find().catch(() => undefined);
+      // A daemon that does not answer is waited for no longer than output is.
+      const found = await orCanceled(find(), deadline).catch(() => undefined);
       if (found === undefined) break;
       process = found;
       continue;

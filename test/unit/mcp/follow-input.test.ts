@@ -120,3 +120,17 @@ test("the end of a process that has only echoed ends the wait", async () => {
   await world.end();
   expect(isOver()).toBe(true);
 });
+
+/** As of a daemon that does not answer. */
+const findNothing = async () => new Promise<ProcessView>(() => undefined);
+
+test("the wait ends in time where the process is looked for longer", async () => {
+  const { clock, process } = printing();
+  const orphan: ProcessView = { ...process, isOrphan: true };
+  const deadline = new AbortController();
+  const sent = { cursor: 0, writtenBytes: 0 };
+  const options = { clock, deadline: deadline.signal, sent, input: INPUT, find: findNothing };
+  const following = followInput(orphan, options);
+  deadline.abort();
+  expect(await following).toBe(orphan);
+});
