@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { constants } from "node:fs";
+import { constants, type Stats } from "node:fs";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import type { Turns } from "../../common/turns.ts";
 import { fileErrorText } from "../errno.ts";
@@ -21,19 +21,29 @@ const CHUNK_BYTES = 65_536;
 /** A device, or a file that grows as fast as it is read, would never end. */
 const MAX_BYTES = 67_108_864;
 
+/** The file that an upload replaces. */
+export interface Replaced {
+  readonly turns: Turns;
+  readonly place: string;
+  /** What is there; undefined for nothing. */
+  readonly known: Stats | undefined;
+}
+
 /**
  * Does the work of an upload while the file at a place holds what the condition names; other uploads
- * with a condition for that place wait meanwhile.
+ * with a condition for that file wait meanwhile.
  * @throws SandboxError failed_precondition when it holds something else, or is not there;
  * invalid_argument for a device, and for a file that is too large
  */
 export async function whileContent<T>(
   { contentHash, path }: ContentCondition,
-  { turns, place }: { readonly turns: Turns; readonly place: string },
+  { turns, place, known }: Replaced,
   work: () => Promise<T>,
 ): Promise<T> {
   if (contentHash === undefined) return work();
-  return turns.run(place, async () => {
+  // A file with several names is written in place, and stays the same whichever of them is used.
+  const owner = known !== undefined && known.nlink > 1 ? `${known.dev}:${known.ino}` : place;
+  return turns.run(owner, async () => {
     if ((await hashOf(place)) === contentHash) return work();
     throw contentChanged(path);
   });

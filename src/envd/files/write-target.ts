@@ -84,7 +84,7 @@ export async function writeTarget(
   const known = await requireNoDirectory(path);
   const place = known === undefined || known.isFile() ? await placeOf(path) : undefined;
   const replace = async (work: () => Promise<Metadata>): Promise<Metadata> =>
-    whileContent(target, { turns: tools.replacements, place: place ?? path }, work);
+    whileContent(target, { turns: tools.replacements, place: place ?? path, known }, work);
   if (place === undefined) return replace(async () => writeInPlace(target, body, tools));
   if (known !== undefined) await requireWritable(place);
   const opened = await stage(place, known === undefined ? FILE_MODE : PRIVATE_MODE, tools);

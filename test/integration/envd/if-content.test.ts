@@ -62,6 +62,25 @@ test("of many that replace one content a single one does", async () => {
   expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 412)]);
 });
 
+test("of many that replace one content by two names of one file a single one does", async () => {
+  await using daemon = await startTestDaemon();
+  const paths = ["one", "other"].map((name) => join(daemon.folder, name));
+  const [one = "", other = ""] = paths;
+  await writeFile(one, "0");
+  await link(one, other);
+  const replies = await Promise.all(
+    Array.from({ length: 20 }, (_, number) =>
+      upload(daemon, {
+        path: number % 2 === 0 ? one : other,
+        before: "0",
+        after: `${number + 1}`.repeat(100_000),
+      }),
+    ),
+  );
+  const statuses = replies.map(({ status }) => status).toSorted((left, right) => left - right);
+  expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 412)]);
+});
+
 test("what is no hash is refused, and a folder is one all the same", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "folder");
