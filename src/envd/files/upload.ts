@@ -69,6 +69,11 @@ async function storeParts(job: UploadJob, boundary: string | undefined): Promise
     const reason = "no multipart boundary param in Content-Type";
     throw new SandboxError("internal", `error parsing multipart form: ${reason}`);
   }
+  // Ignored, it would let a client lose what it wanted to keep.
+  if (IF_CONTENT_HEADER in job.exchange.request.headers) {
+    const message = `${IF_CONTENT_HEADER} needs one raw body, not a form`;
+    throw new SandboxError("invalid_argument", message);
+  }
   // By their paths as the wire tells them, in the order of the form.
   const records = new Map<string, FileRecord>();
   for await (const part of readParts(job.body.chunks, boundary)) {

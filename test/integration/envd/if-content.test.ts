@@ -81,6 +81,28 @@ test("of many that replace one content by two names of one file a single one doe
   expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 412)]);
 });
 
+test("a form, which may have many files, takes no hash", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "file");
+  await writeFile(path, "one");
+  const body = new FormData();
+  body.append("file", new Blob(["lost"]), "file");
+  const form = new Response(body);
+  const refused = await daemon.http(`/files?path=${encodeURIComponent(path)}`, {
+    method: "POST",
+    headers: {
+      "content-type": form.headers.get("content-type") ?? "",
+      "x-if-content-sha256": createHash("sha256").update("two").digest("hex"),
+    },
+    body: Buffer.from(await form.arrayBuffer()),
+  });
+  expect([refused.status, JSON.parse(refused.text)]).toEqual([
+    400,
+    { code: 400, message: "x-if-content-sha256 needs one raw body, not a form" },
+  ]);
+  expect(await readFile(path, "utf8")).toBe("one");
+});
+
 test("what is no hash is refused, and a folder is one all the same", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "folder");
