@@ -69,6 +69,10 @@ export async function withAccess<T>(
   return call();
 }
 
+/** The API key, of which the default hint of this code tells, was just accepted. */
+const REFUSED_HINT =
+  "The sandbox refused its access token, or has no default user: name a user such as root, or use another sandbox.";
+
 /**
  * Resolves when a refused call is to be repeated: it was not carried out and the token changed.
  * @throws SandboxError the refusal otherwise; any other error as it is.
@@ -80,7 +84,9 @@ export async function renewAccess(
 ): Promise<void> {
   if (!hasErrorCode(error, "unauthenticated")) throw error;
   if (await hasNewToken(source, error, options.signal)) return;
-  if (options.user === undefined) throw error;
+  if (options.user === undefined) {
+    throw new SandboxError(error.code, error.message, { hint: REFUSED_HINT, cause: error });
+  }
   // The token is unchanged, so the daemon refused the user.
   throw new SandboxError(
     "invalid_argument",

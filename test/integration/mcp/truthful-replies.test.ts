@@ -271,3 +271,21 @@ test("a path that cannot be written is not taken for that of a directory", async
   expect(await write("~root/x")).toMatch(new RegExp(`^invalid_argument: .*home dir". ${hint}`));
   expect(await write("/tmp")).toMatch(new RegExp(`^invalid_argument: .*directory.*". ${hint}`));
 });
+
+test.for([
+  { tool: "stat_path", input: { path: "/" } },
+  { tool: "write_file", input: { path: "a", content: "b" } },
+  { tool: "run_process", input: { cmd: "true" } },
+])("a daemon that refuses $tool is not told as a refused API key", async ({ tool, input }) => {
+  await using remote = await startForeignHost((_, response) => {
+    answerJson(response, 401, { body: { code: "unauthenticated", message: "unauthorized" } });
+  });
+  const { isError, text } = await remote.call(tool, input);
+  expect({ isError, text }).toEqual({
+    isError: true,
+    text: expect.stringMatching(
+      /^unauthenticated: .* The sandbox refused its access token, or has no default user/,
+    ),
+  });
+  expect(text).not.toContain("E2B_API_KEY");
+});
