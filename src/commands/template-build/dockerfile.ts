@@ -58,7 +58,7 @@ function createReader(name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
-  let shell = DEFAULT_SHELL;
+  let shell: Shell | undefined;
   const variables = createFileVariables();
   const notes: string[] = [];
   const steps: DockerfileStep[] = [];
@@ -77,7 +77,8 @@ function createReader(name: string) {
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":
-        for (const args of readRun({ instruction, shell, refuse })) add("RUN", args);
+        for (const args of readRun({ instruction, shell: shell ?? DEFAULT_SHELL, refuse }))
+          add("RUN", args);
         return;
       case "SHELL":
         shell = readList(content) ?? refuse("needs a list of words in JSON");
@@ -131,12 +132,13 @@ interface Command {
   readonly isList: boolean;
 }
 
-function toCommand(content: string, shell: Shell): Command | undefined {
+/** Without a SHELL the shell of start commands runs a text, which is not that of a RUN. */
+function toCommand(content: string, shell: Shell | undefined): Command | undefined {
   if (content === "") return undefined;
   const list = readList(content);
   if (list === undefined) {
-    const text = inShell(shell, content);
-    return { text, words: joinWords([...shell, content]), isList: false };
+    const words = joinWords([...(shell ?? DEFAULT_SHELL), content]);
+    return { text: shell === undefined ? content : words, words, isList: false };
   }
   const text = joinWords(list);
   return text === "" ? undefined : { text, words: text, isList: true };

@@ -255,6 +255,7 @@ test.for([
   ['ENTRYPOINT []\nCMD ["x"]', "x"],
   ["CMD []", undefined],
   ['SHELL ["bash", "-eo", "pipefail", "-c"]\nCMD a | b', "bash -eo pipefail -c 'a | b'"],
+  ['SHELL ["/bin/sh", "-c"]\nCMD a | b', "/bin/sh -c 'a | b'"],
   ['SHELL ["bash", "-ec"]\nENTRYPOINT ["run"]\nCMD a', "run bash -ec a"],
   ['CMD a\nSHELL ["bash", "-ec"]\nENTRYPOINT b', "bash -ec b"],
 ] as const)("%j starts as docker starts it", ([lines, startCommand]) => {
