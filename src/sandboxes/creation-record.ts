@@ -23,7 +23,7 @@ export function findCreation(
 ): StartedSandbox | undefined {
   const nowMs = context.clock.now();
   const sinceMs = nowMs - KEPT_MS;
-  context.store.creations.rebase(nowMs);
+  context.store.creations.rebase(nowMs, sinceMs);
   const known = context.store.creations.get({ team: context.team, key: once.key }, sinceMs);
   if (known === undefined) return undefined;
   requireSameRequest(once, known.fingerprint);

@@ -192,6 +192,12 @@ export function openCreations(database: DatabaseSync): CreationTable {
   // A statement that writes waits for the lock of the database, also where it changes nothing.
   const selectAhead = prepare("SELECT 1 FROM creations WHERE created_at_ms > ? LIMIT 1");
   const rebase = prepare("UPDATE creations SET created_at_ms = ?1 WHERE created_at_ms > ?1");
+  // The record has the time at which it was written.
+  const lost = `
+    created_at_ms < ?2 AND CAST(record ->> 'createdAtMs' AS INTEGER) BETWEEN ?2 AND ?1`;
+  const selectLost = prepare(`SELECT 1 FROM creations WHERE ${lost} LIMIT 1`);
+  const restore = prepare(`
+    UPDATE creations SET created_at_ms = CAST(record ->> 'createdAtMs' AS INTEGER) WHERE ${lost}`);
   const eraseOld = prepare("DELETE FROM creations WHERE created_at_ms < ?");
   const eraseBeyond = prepare(`
     DELETE FROM creations WHERE team = ? AND created_at_ms < (
@@ -199,8 +205,9 @@ export function openCreations(database: DatabaseSync): CreationTable {
       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?
     )`);
   return {
-    rebase(nowMs) {
+    rebase(nowMs, sinceMs) {
       if (selectAhead.get(nowMs) !== undefined) rebase.run(nowMs);
+      if (selectLost.get(nowMs, sinceMs) !== undefined) restore.run(nowMs, sinceMs);
     },
     get: ({ team, key }, sinceMs) => toRecord(creationRecordSchema, select.get(team, key, sinceMs)),
     add(record, { sinceMs, most }) {

@@ -191,8 +191,8 @@ export const creationRecordSchema = z.object({
 export type CreationRecord = z.infer<typeof creationRecordSchema>;
 
 export interface CreationTable {
-  /** Those that lie in the future, which a clock that was ahead made, count as made at this moment. */
-  rebase(nowMs: number): void;
+  /** Those in the future count as made now; what a clock that was behind took so has its time again. */
+  rebase(nowMs: number, sinceMs: number): void;
   /** One that is not older. */
   get(wanted: Pick<CreationRecord, "team" | "key">, sinceMs: number): CreationRecord | undefined;
   /**

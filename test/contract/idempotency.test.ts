@@ -119,6 +119,16 @@ test("a key counts for a day", async () => {
   expect(next.body).not.toEqual(first.body);
 });
 
+test("a clock that was behind for a while takes no key", async () => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using timed = await startTimed(clock);
+  const first = await timed.send();
+  clock.set(YEAR_MS);
+  expect((await timed.send()).body).toEqual(first.body);
+  clock.set(2 * YEAR_MS + 1_000);
+  expect((await timed.send()).body).toEqual(first.body);
+});
+
 test("a key of a clock that was ahead counts for a day from now", async () => {
   const clock = createFakeClock(2 * YEAR_MS);
   await using timed = await startTimed(clock);
