@@ -82,6 +82,8 @@ export class Capture implements ProcessView {
   /** The newest output is in memory. */
   readonly unwrittenBytes = 0;
   readonly isOrphan = false;
+  /** When it ended, by the clock of durations, which tells how long it is kept. */
+  endedAtElapsedMs: number | undefined;
   readonly listeners = new Set<OutputListener>();
   #isKillSent = false;
   #state: ProcessState = { kind: "running" };
@@ -173,6 +175,7 @@ export class Capture implements ProcessView {
   resume(): void {
     this.#state = { kind: "running" };
     this.#endedAtMs = undefined;
+    this.endedAtElapsedMs = undefined;
   }
 
   async changed(signal: AbortSignal): Promise<void> {

@@ -223,17 +223,15 @@ export class Captures implements AsyncDisposable {
   }
 
   #expire(): void {
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.elapsed();
     const ended = [...this.#table.entries()]
-      .flatMap(([key, capture]) => {
-        const { endedAtMs } = capture;
-        return endedAtMs === undefined ? [] : [{ key, capture, endedAtMs }];
-      })
-      .toSorted((left, right) => right.endedAtMs - left.endedAtMs);
+      .filter(([, { endedAtMs }]) => endedAtMs !== undefined)
+      .map(([key, capture]) => ({ key, capture, endMs: capture.endedAtElapsedMs ?? now }))
+      .toSorted((left, right) => right.endMs - left.endMs);
     let bytes = 0;
-    for (const [index, { key, capture, endedAtMs }] of ended.entries()) {
+    for (const [index, { key, capture, endMs }] of ended.entries()) {
       bytes += capture.output.heldBytes;
-      const isOld = now - endedAtMs > RETENTION_MS;
+      const isOld = now - endMs > RETENTION_MS;
       if (!isOld && index < MAX_ENDED && bytes <= MAX_ENDED_BYTES) continue;
       this.#table.delete(key);
     }
@@ -283,7 +281,11 @@ export class Captures implements AsyncDisposable {
     this.#table.set(key, capture);
     this.#followed += 1;
     const options = { ...this.#options, signal: this.#stop.signal };
-    this.#track(followProcess(events, capture, options).finally(() => (this.#followed -= 1)));
+    const end = () => {
+      this.#followed -= 1;
+      capture.endedAtElapsedMs = this.#options.clock.elapsed();
+    };
+    this.#track(followProcess(events, capture, options).finally(end));
     return capture;
   }
 

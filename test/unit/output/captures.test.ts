@@ -7,6 +7,7 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { Captures } from "../../../src/output/captures.ts";
 import { SandboxLogs } from "../../../src/output/logs.ts";
 import { startSpools } from "../../../src/spool/spools.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 
 const LIMIT = 128;
 
@@ -41,4 +42,29 @@ test("processes that are attached to together are counted before they are watche
   expect(failures).toEqual(Array(2).fill(expect.stringContaining("128 processes run, the limit")));
   expect(running.size).toBe(LIMIT);
   expect(captures.inState("i1", "running")).toHaveLength(LIMIT);
+});
+
+const listNone = async () => [];
+
+async function* connectAtEnd(pid: number) {
+  yield { type: "start", pid };
+  yield { type: "end", exitCode: 0, status: "exit status 0" };
+}
+
+test("the output of an ended process outlives a jump of the wall clock", async () => {
+  const clock = createFakeClock();
+  const log = createSilentLog();
+  await using spools = startSpools({ root: undefined, clock, log });
+  await using logs = new SandboxLogs({ clock, spools, log });
+  await using captures = new Captures({ clock, logs, log, spools, isRunning: async () => false });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what it is asked for here
+  const sandbox = {
+    id: "i1",
+    process: { connect: connectAtEnd, list: listNone },
+  } as unknown as Sandbox;
+  await captures.attach(sandbox, 1);
+  clock.set(clock.now() + 3_600_000);
+  expect(captures.find("i1", 1)?.state.kind).toBe("ended");
+  await clock.advance(15 * 60_000 + 1);
+  expect(captures.find("i1", 1)).toBeUndefined();
 });
