@@ -74,7 +74,8 @@ async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext)
     if (await sandbox.files.replace(path, change, { signal, user })) return edit;
   }
   const message = `${quoteName(params.path)} changes all the time, and was not edited`;
-  throw new SandboxError("failed_precondition", message);
+  const hint = "Call again when the program or the other client that writes the file has ended.";
+  throw new SandboxError("failed_precondition", message, { hint });
 }
 
 /** A write gives the file to its user: that is the owner, if the owner has a name. */

@@ -44,7 +44,9 @@ test.for([
   const { isError, text } = await remote.call("edit_file", input);
   expect([isError, text]).toEqual([
     true,
-    expect.stringMatching(/^failed_precondition: \/a changes all the time, and was not edited/),
+    expect.stringMatching(
+      /^failed_precondition: \/a changes all the time, and was not edited\. Call again when /,
+    ),
   ]);
   const sent = remote.recorder.requests.filter(({ url }) => url.startsWith("/files?"));
   expect(sent.filter(({ method }) => method === "POST")).toHaveLength(row.attempts);
