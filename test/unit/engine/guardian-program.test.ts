@@ -122,6 +122,7 @@ test("a wall clock that was set forward or back moves no deadline", async () => 
 
 test("where the time since the start of the machine cannot be read the wall clock counts", async () => {
   await using world = await openWorld();
+  const beganMs = performance.now();
   const bootSeconds = Math.ceil(uptime());
   await writeFile(
     join(world.folder, "expiry"),
@@ -130,7 +131,6 @@ test("where the time since the start of the machine cannot be read the wall cloc
   const program = join(world.folder, "guardian.sh");
   const text = await readFile(PROGRAM, "utf8");
   await writeFile(program, text.replaceAll("/proc/uptime", "/proc/none"));
-  const beganMs = performance.now();
   world.start("leave", "freezer", program).stdin?.end();
   await expect.poll(() => world.victim.signalCode, { timeout: 10_000 }).toBe("SIGKILL");
   expect(performance.now() - beganMs).toBeGreaterThan(2_900);
