@@ -142,6 +142,7 @@ async function check(): Promise<number> {
     for (const { part, reason } of faults) process.stderr.write(`${part}: ${reason}\n`);
     if (faults.length > 0) return 1;
     if (suspects.length === 0) break;
+    for (const { text } of suspects) process.stderr.write(`round ${round}: ${text}\n`);
   }
   for (const { text } of suspects) process.stdout.write(`${text}\n`);
   if (suspects.length === 0) process.stdout.write("no row is worse than the baseline\n");
