@@ -10,11 +10,16 @@ export interface Regression {
   readonly text: string;
 }
 
-/** Rows without a floor, or without a row in the baseline, are not compared. */
+/**
+ * Rows without a floor, or without a row in the baseline, are not compared.
+ * @throws Error when two rows have one id: one would be compared with the other.
+ */
 export function findRegressions(
   rows: readonly Row[],
   baseline: readonly Row[],
 ): readonly Regression[] {
+  requireOwnIds(rows);
+  requireOwnIds(baseline);
   return rows.flatMap((row) => {
     const known = baseline.find(({ id }) => id === row.id);
     const [before, after] = [known && ratioOf(known), ratioOf(row)];
@@ -26,4 +31,10 @@ export function findRegressions(
     const text = `${row.name}: ${after.toFixed(2)} x, was ${before.toFixed(2)} x: ${percent} % worse`;
     return [{ id: row.id, text }];
   });
+}
+
+function requireOwnIds(rows: readonly Row[]): void {
+  const ids = rows.map(({ id }) => id);
+  const twice = ids.find((id, index) => ids.indexOf(id) !== index);
+  if (twice !== undefined) throw new Error(`two rows have the id ${twice}`);
 }

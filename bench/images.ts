@@ -163,7 +163,7 @@ async function measureServer(): Promise<Row[]> {
     measured.push(
       await compare({
         ...CREATES,
-        id: `create-${name}`,
+        id: `start-command-${name}`,
         name: `create with a start command to its server's reply, ${how}`,
         ours: create(name, true).run,
         floor: base,

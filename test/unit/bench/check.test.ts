@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { findRegressions } from "../../../bench/check.ts";
 import type { Row } from "../../../bench/figure.ts";
+import { readBaseline } from "../../../bench/report.ts";
 
 function row(unit: Row["unit"], ours: number, floor?: number): Row {
   const base = { id: "row", name: "row", unit, ours, samples: 1, peers: [], verdicts: [] };
@@ -23,4 +24,16 @@ test.for([
 
 test("a row that the baseline does not have is no regression", () => {
   expect(findRegressions([row("ms", 10, 5)], [])).toEqual([]);
+});
+
+test("two rows of one id are refused: one would be compared with the other", () => {
+  const twice = [row("ms", 10, 5), row("ms", 10, 1)];
+  expect(() => findRegressions(twice, [])).toThrow("two rows have the id row");
+  expect(() => findRegressions([], twice)).toThrow("two rows have the id row");
+});
+
+test("each row of the committed baseline has an id of its own", async () => {
+  const baseline = await readBaseline();
+  expect(baseline?.rows.length).toBeGreaterThan(50);
+  expect(findRegressions(baseline?.rows ?? [], baseline?.rows ?? [])).toEqual([]);
 });
