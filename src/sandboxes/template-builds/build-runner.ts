@@ -30,8 +30,11 @@ export interface BuildRunner {
   readonly layerSizes: LayerSizes;
   /** Builds that failed, until the database can have it: a full disk may stay full for hours. */
   readonly unrecorded: Map<string, TemplateBuildRecord>;
-  /** Cancels what runs or waits for a tag of the same template, and runs the task when it is its turn. */
-  begin(task: RunnerTask): void;
+  /**
+   * Cancels what runs or waits for a tag of the same template, and runs the task when it is its turn.
+   * What it returns resolves when the task has ended, and never rejects.
+   */
+  begin(task: RunnerTask): Promise<void>;
   cancel(templateId: string, reason: string): void;
 }
 
@@ -82,8 +85,8 @@ export function createBuildRunner(options: {
       if (running.size >= atOnce) task.onWait();
       const controller = new AbortController();
       running.set(controller, task);
-      // It never rejects; closing waits for it.
-      void track(run(task, controller));
+      // Closing waits for it.
+      return track(run(task, controller));
     },
     cancel: (templateId, reason) => cancel(templateId, reason),
   };

@@ -1,6 +1,7 @@
 /** Template builds as a team sees them: requested, given their steps, followed, cancelled. */
 
 import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { asOperation } from "../../common/operation.ts";
 import { step } from "../../common/steps.ts";
@@ -23,6 +24,11 @@ const MAX_OPEN_BUILDS = 100;
 const MAX_TAGS = 100;
 /** Ended builds of a template of which logs and reasons are kept, the newest. */
 const MAX_ENDED_BUILDS = 50;
+/**
+ * The start of a build is answered when the build has ended, and after this time at the latest: one whose
+ * steps are all cached takes some milliseconds, and official clients ask only every 200 ms whether it is ready.
+ */
+const SHORT_BUILD_MS = 100;
 
 export type TemplateBuild = TemplateBuildRecord;
 
@@ -59,7 +65,8 @@ export interface TemplateBuilds {
     hash: string,
   ): Promise<{ readonly isThere: boolean; readonly token: string }>;
   /**
-   * Begins a build that waits; builds for a tag of its own that run are cancelled.
+   * Begins a build that waits; builds for a tag of its own that run are cancelled. Resolves while the
+   * build runs, or when it has ended if that is soon.
    * @throws SandboxError failed_precondition when it does not wait, as `files` otherwise.
    */
   start(template: string, buildId: string, plan: BuildPlan): Promise<void>;
@@ -209,7 +216,7 @@ async function startBuild(
   });
   await step("build.begun");
   const log = createBuildLog(context, buildId);
-  runner.begin({
+  const ended = runner.begin({
     buildId,
     templateId: template.templateId,
     team: context.team,
@@ -238,4 +245,12 @@ async function startBuild(
       }
     },
   });
+  await endedOrLate(ended, SHORT_BUILD_MS);
+}
+
+async function endedOrLate(ended: Promise<void>, ms: number): Promise<void> {
+  const stop = new AbortController();
+  const late = delay(ms, undefined, { signal: stop.signal }).catch(() => undefined);
+  await Promise.race([ended, late]);
+  stop.abort();
 }
