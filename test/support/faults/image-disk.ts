@@ -23,13 +23,20 @@ const LATE_OPTIONS = "loop,noauto_da_alloc,commit=300";
 /** EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH: not even its journal is written any more. */
 const SHUT_DOWN = `open my $h, "<", $ARGV[0] or die "$!"; my $w = pack "L", 2; ioctl $h, 0x8004587d, $w or die "$!"`;
 
+interface Place {
+  /** Of the mount. */
+  readonly options?: string;
+  /** In which the image lies. */
+  readonly parent?: string;
+}
+
 /** Mounts a sparse image of so many bytes, formatted by this command. */
 export async function openImageDisk(
   sizeBytes: number,
   [program, ...words]: readonly [string, ...string[]],
-  options = "loop",
+  { options = "loop", parent = tmpdir() }: Place = {},
 ): Promise<ImageDisk> {
-  const directory = await mkdtemp(join(tmpdir(), "smcp-d-"));
+  const directory = await mkdtemp(join(parent, "smcp-d-"));
   const [image, path] = [join(directory, "image"), join(directory, "h")];
   await using stack = new AsyncDisposableStack();
   stack.defer(() => rm(directory, { recursive: true, force: true }));
@@ -70,7 +77,7 @@ const HOME_BYTES = 8 * 1024 ** 3;
 export async function openCutDisk(): Promise<ImageDisk> {
   await using stack = new AsyncDisposableStack();
   const format = ["mkfs.ext4", "-q", "-F", "-m", "0"] as const;
-  const disk = stack.use(await openImageDisk(HOME_BYTES, format, LATE_OPTIONS));
+  const disk = stack.use(await openImageDisk(HOME_BYTES, format, { options: LATE_OPTIONS }));
   await copyBase(disk.path);
   await run("sync", ["-f", disk.path]);
   const owned = stack.move();

@@ -13,6 +13,7 @@ import { detachCopies } from "../../../src/engine/storage/mount-point.ts";
 import { baseLayers } from "../base-layer.ts";
 import { openCloningDisk } from "../faults/cloning-disk.ts";
 import type { TestHome } from "../home.ts";
+import { openMemoryFolder } from "./memory-folder.ts";
 import { openReplay, type Cut, type Replay } from "./replay.ts";
 import type { LogPaths } from "./write-log.ts";
 
@@ -48,8 +49,9 @@ export interface RecordedDisk extends TestHome {
 /** Mounts an empty disk with the base template in it. */
 export async function openRecordedDisk(): Promise<RecordedDisk> {
   await using stack = new AsyncDisposableStack();
+  const memory = stack.use(await openMemoryFolder());
   // Cuts are copies of a disk that share its blocks.
-  const copies = stack.use(await openCloningDisk());
+  const copies = stack.use(await openCloningDisk(memory.path));
   const directory = await mkdtemp(join(tmpdir(), "smcp-c-"));
   stack.defer(() => rm(directory, { recursive: true, force: true }));
   const [files, path] = [join(directory, "files"), join(directory, "h")];
