@@ -5,6 +5,7 @@ import type { TrialHome } from "./commands/home/trial-home.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import { commandLine } from "./commands/program/command-line.ts";
 import { EXIT_OK, VERSION, type Command } from "./commands/program/command.ts";
+import { FaultList } from "./commands/program/fault-list.ts";
 import { startBelowInit } from "./commands/program/first-process.ts";
 import { findMisuse } from "./commands/program/usage.ts";
 import { withPrivileges } from "./commands/service/engine.ts";
@@ -70,8 +71,8 @@ async function runWords(): Promise<number> {
   }
   const { config } = loaded;
   if (config.version) return print(VERSION);
+  if (config.help) return print(helpText(findCommand(config.words[0] ?? ""), config.words[1]));
   const [name = "stdio", ...words] = config.words;
-  if (config.help) return print(helpText(findCommand(config.words[0] ?? "")));
   if (config.words.length === 0 && process.stdin.isTTY) return print(helpText());
   const command = findCommand(name);
   if (command === undefined) {
@@ -123,7 +124,8 @@ async function runCommand(
     if (!(error instanceof SandboxError))
       log?.error({ op: "program", err: error }, "unexpected failure");
     const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
-    complain(`${errorText(error)}${hint}`.replaceAll(home, given.home));
+    const lines = error instanceof FaultList ? error.lines : [`${errorText(error)}${hint}`];
+    for (const line of lines) complain(line.replaceAll(home, given.home));
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
 }

@@ -44,10 +44,12 @@ export function parseFlags(argv: readonly string[]): ParsedFlags {
   });
   const values = new Map<string, string>();
   const faults: string[] = [];
-  for (const token of parsed.tokens) {
+  for (const [at, token] of parsed.tokens.entries()) {
     if (token.kind !== "option") continue;
     const setting = known.get(token.name);
-    const fault = faultOf(token, setting, values.has(token.name));
+    const fault =
+      switchFault(token, setting, parsed.tokens[at + 1]) ??
+      faultOf(token, setting, values.has(token.name));
     if (fault === undefined) values.set(token.name, token.value ?? "true");
     else faults.push(`${quoteName(token.rawName)}: ${fault}`);
   }
@@ -58,6 +60,19 @@ interface OptionToken {
   readonly rawName: string;
   readonly value?: string | undefined;
   readonly inlineValue?: boolean | undefined;
+}
+
+/** The value of a switch as a word of its own would be the directory or the name of a command. */
+function switchFault(
+  { rawName, value }: OptionToken,
+  setting: Setting | undefined,
+  following: { readonly kind: string; readonly value?: string | undefined } | undefined,
+): string | undefined {
+  const isAlone = setting?.isSwitch === true && value === undefined;
+  if (!isAlone || following?.kind !== "positional") return undefined;
+  const word = following.value ?? "";
+  if (!/^(?:on|off|true|false|yes|no|0|1)$/.test(word)) return undefined;
+  return `takes no value in a word of its own: ${rawName}, or --${setting.flag}=${word}`;
 }
 
 function faultOf(token: OptionToken, setting: Setting | undefined, isGiven: boolean) {

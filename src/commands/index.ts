@@ -2,7 +2,7 @@
 
 import { describeFlags } from "../flags.ts";
 import type { Command } from "./program/command.ts";
-import { takesFlag } from "./program/usage.ts";
+import { readsFlag } from "./program/usage.ts";
 
 const COMMANDS: readonly Command[] = [
   {
@@ -114,19 +114,26 @@ function formsOf({ name, forms = [name] }: Command): readonly string[] {
   return forms;
 }
 
-/** The help of the program, or of one command: what it does and the flags that it takes. */
-export function helpText(command?: Command): string {
-  if (command !== undefined) {
-    return [
-      `sandbox-mcp ${command.name}: ${command.summary}`,
-      "",
-      "Usage:",
-      ...formsOf(command).map((form) => `  sandbox-mcp ${form} [FLAGS]`),
-      "",
-      FLAGS_TITLE,
-      ...describeFlags((flag) => takesFlag(command.name, flag)),
-    ].join("\n");
-  }
+/** The help of one command, or of one of its actions: what it does and the flags that it takes. */
+function commandHelp(command: Command, action: string): string {
+  const { name, summary, actions = {} } = command;
+  const isOfAction = Object.hasOwn(actions, action);
+  const forms = formsOf(command).filter((form) => !isOfAction || form.split(" ")[1] === action);
+  return [
+    `sandbox-mcp ${name}: ${summary}`,
+    "",
+    "Usage:",
+    ...forms.map((form) => `  sandbox-mcp ${form} [FLAGS]`),
+    ...(isOfAction || name !== "template" ? [] : [ACTION_HELP]),
+    "",
+    FLAGS_TITLE,
+    ...describeFlags((flag) => readsFlag(command, action, flag)),
+  ].join("\n");
+}
+
+/** The help of the program, of one command, or of one action of it. */
+export function helpText(command?: Command, action = ""): string {
+  if (command !== undefined) return commandHelp(command, action);
   const width = Math.max(...COMMANDS.map(({ usage }) => usage.length));
   const commands = COMMANDS.map(({ usage, summary }) => `  ${usage.padEnd(width)}  ${summary}`);
   return [
@@ -146,5 +153,6 @@ export function helpText(command?: Command): string {
   ].join("\n");
 }
 
+const ACTION_HELP = "  template ACTION --help: the flags of one action.";
 const FLAGS_TITLE =
   "Flags (the table Settings of the README has the variable and the default of each):";

@@ -76,9 +76,9 @@ test("each form of each command is in the README's table, and in its help", asyn
   }
 });
 
-/** The flags in the help of a command. */
-function flagsIn(command: string): string[] {
-  const help = helpText(findCommand(command));
+/** The flags in the help of a command, or of an action of it. */
+function flagsIn(command: string, action?: string): string[] {
+  const help = helpText(findCommand(command), action);
   return [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag = ""]) => flag);
 }
 
@@ -106,6 +106,18 @@ test("each flag is in the help of a command, and those of one command in no othe
   expect(new Set(names.flatMap((name) => flagsIn(name)))).toEqual(new Set(flags));
   expect(names.filter((name) => flagsIn(name).includes("port"))).toEqual(["serve"]);
   expect(names.filter((name) => flagsIn(name).includes("team"))).toEqual(["key"]);
+});
+
+test("the help of an action has its forms and the flags that it reads", () => {
+  const common = ["engine", "home", "log-level", "log-file", "help", "version"];
+  expect(flagsIn("template", "list").toSorted()).toEqual(common.toSorted());
+  expect(flagsIn("template", "export").toSorted()).toEqual(common.toSorted());
+  const own = ["cpus", "if-missing", "memory-mb", "name", "registry-mirror"];
+  expect(flagsIn("template", "pull").toSorted()).toEqual([...common, ...own].toSorted());
+  const help = helpText(findCommand("template"), "import");
+  expect(help.match(/^ {2}sandbox-mcp .*$/gm)).toEqual([
+    "  sandbox-mcp template import FILE [--name N] [FLAGS]",
+  ]);
 });
 
 test("the help names each flag, and the letter of those that have one", () => {

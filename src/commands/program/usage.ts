@@ -7,6 +7,8 @@ import type { Command } from "./command.ts";
 const SERVICES = ["serve", "stdio"] as const;
 /** Those that have sandboxes: `template` for the steps of a build, `doctor` to try one. */
 const WITH_SANDBOXES = ["doctor", "serve", "stdio", "template"] as const;
+/** Steps of a build take no sandbox of a pool and have no volumes. */
+const FOR_CLIENTS = ["doctor", "serve", "stdio"] as const;
 const CLUSTER = ["doctor", "serve"] as const;
 const KEYS_OF_CLUSTER = ["doctor", "key", "serve"] as const;
 
@@ -40,13 +42,13 @@ const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   "max-sandboxes-per-team": WITH_SANDBOXES,
   "memory-mb": WITH_SANDBOXES,
   pids: WITH_SANDBOXES,
-  pool: WITH_SANDBOXES,
-  "pool-template": WITH_SANDBOXES,
+  pool: FOR_CLIENTS,
+  "pool-template": FOR_CLIENTS,
   proxy: WITH_SANDBOXES,
   "registry-mirror": WITH_SANDBOXES,
   "require-isolation": WITH_SANDBOXES,
   "store-gb": WITH_SANDBOXES,
-  "volume-mb": WITH_SANDBOXES,
+  "volume-mb": FOR_CLIENTS,
   runtime: ["doctor", "gc", "serve", "stdio", "template"],
   domain: ["doctor", "serve", "stdio", "trust"],
   file: ["template"],
@@ -73,15 +75,46 @@ const ENGINE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   remote: ["serve", "stdio"],
 };
 
+/** Read by the steps of a build alone. */
+const OF_BUILD = [
+  "allow-host-template",
+  "auto-templates",
+  "build-base",
+  "build-egress",
+  "ca",
+  "disk-mb",
+  "dns",
+  "egress",
+  "encrypt-snapshots",
+  "file",
+  "max-sandboxes",
+  "max-sandboxes-per-team",
+  "pids",
+  "proxy",
+  "require-isolation",
+  "runtime",
+  "store-gb",
+] as const;
+
 /** Of the actions of a command, those that read the flag. */
 const FLAG_ACTIONS: Readonly<Record<string, readonly string[]>> = {
-  file: ["build"],
+  ...Object.fromEntries(OF_BUILD.map((flag) => [flag, ["build"]])),
+  // They are recorded with the template.
+  cpus: ["build", "pull", "import"],
+  "memory-mb": ["build", "pull", "import"],
   "if-missing": ["pull"],
   name: ["build", "pull", "import"],
+  "registry-mirror": ["build", "pull"],
 };
 
 export function takesFlag(command: string, flag: string): boolean {
   return FLAG_COMMANDS[flag]?.includes(command) ?? true;
+}
+
+/** Whether an action of the command reads a flag that the command takes. */
+export function readsFlag({ name, actions = {} }: Command, action: string, flag: string): boolean {
+  if (!takesFlag(name, flag)) return false;
+  return !Object.hasOwn(actions, action) || FLAG_ACTIONS[flag]?.includes(action) !== false;
 }
 
 /** What was given to the command and is not for it, a line for each. */
@@ -117,13 +150,13 @@ function isOfCluster(flag: string): boolean {
 
 /** Flags that the command takes, and its action does not read. */
 function findIdle(
-  { name, actions = {} }: Command,
+  command: Command,
   [action = ""]: readonly string[],
   flags: readonly string[],
 ): string[] {
-  if (!Object.hasOwn(actions, action)) return [];
+  const { name } = command;
   return flags
-    .filter((flag) => takesFlag(name, flag) && FLAG_ACTIONS[flag]?.includes(action) === false)
+    .filter((flag) => takesFlag(name, flag) && !readsFlag(command, action, flag))
     .map((flag) => {
       const takers = FLAG_ACTIONS[flag]?.map((taker) => `${name} ${taker}`).join(" and ");
       return `--${flag}: a flag of ${takers}, not of ${name} ${action}`;

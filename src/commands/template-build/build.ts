@@ -32,7 +32,9 @@ export async function buildTemplate(
   const plan = readDockerfile(await readText(file), basename(file));
   const { steps, notes } = await prepareSteps(folder, plan, file);
   await using stack = new AsyncDisposableStack();
-  const opened = await openLocalService(config, log, stack);
+  // Steps take no sandbox of a pool.
+  const unpooled = { ...config, pool: 0, poolTemplates: [] };
+  const opened = await openLocalService(unpooled, log, stack);
   if ("reason" in opened) {
     throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
   }

@@ -1,8 +1,9 @@
 /** From a Dockerfile to the steps of a build; what has no place in a build is refused by its line. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../../common/errors.ts";
 import { ownArchitecture } from "../../images/layout.ts";
 import { MODE_PATTERN, OWNER_PATTERN } from "../../sandboxes/template-builds/step-patterns.ts";
+import { FaultList } from "../program/fault-list.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
 import { readInstructions, readList, type InstructionText } from "./instructions.ts";
@@ -42,19 +43,44 @@ const IGNORED: ReadonlySet<string> = new Set([
   "STOPSIGNAL",
 ]);
 const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sandbox";
+/** Instructions that set variables, and those whose variables are replaced by the values of the file. */
+const SETTING: ReadonlySet<string> = new Set(["ARG", "ENV"]);
+const EXPANDED: ReadonlySet<string> = new Set(["ADD", "COPY", "FROM", "USER", "WORKDIR"]);
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 
 /**
  * The plan of a Dockerfile.
- * @throws SandboxError invalid_argument with name and line of what is not supported.
+ * @throws FaultList invalid_argument with name and line of everything that is not supported.
  */
 export function readDockerfile(text: string, name: string): DockerfilePlan {
   const reader = createReader(name);
-  for (const instruction of readInstructions(text, name)) reader.take(instruction);
-  return reader.end();
+  const faults: string[] = [];
+  let areVariablesKnown = true;
+  const collect = (work: () => void, isFollowing = false): boolean => {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      if (!hasErrorCode(error, "invalid_argument")) throw error;
+      if (!isFollowing) faults.push(error.message);
+      return false;
+    }
+  };
+  collect(() => {
+    for (const instruction of readInstructions(text, name)) {
+      const { keyword, content } = instruction;
+      // What names a variable may be at fault only because the instruction that sets it was refused.
+      const isFollowing = !areVariablesKnown && EXPANDED.has(keyword) && content.includes("$");
+      const isTaken = collect(() => reader.take(instruction), isFollowing);
+      if (!isTaken && SETTING.has(keyword)) areVariablesKnown = false;
+    }
+  });
+  if (faults.length === 0) return reader.end();
+  throw new FaultList("invalid_argument", faults);
 }
 
 function createReader(name: string) {
+  /** Empty after one that was refused, or is missing, which is one fault. */
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
@@ -70,10 +96,12 @@ function createReader(name: string) {
     };
     const add = (type: DockerfileStep["type"], args: readonly string[], isAdd = false) =>
       void steps.push({ type, args, line, ...(isAdd && { isAdd }) });
-    if (base === undefined && keyword !== "FROM" && keyword !== "ARG") refuse("comes before FROM");
+    const isEarly = base === undefined && keyword !== "ARG";
+    base ??= isEarly ? "" : undefined;
+    if (isEarly && keyword !== "FROM") refuse("comes before FROM");
     switch (keyword) {
       case "FROM":
-        if (base !== undefined) refuse("begins a second stage, which is not supported");
+        if (base !== "") refuse("begins a second stage, which is not supported");
         base = readBase(variables.expandGlobal(content, refuse), refuse);
         return;
       case "RUN":

@@ -39,11 +39,10 @@ interface Cursor {
 }
 
 /** @throws SandboxError invalid_argument for a here-document without an end, and another escape character */
-export function readInstructions(text: string, fileName: string): InstructionText[] {
+export function* readInstructions(text: string, fileName: string): Generator<InstructionText> {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
   requireBackslash(lines, fileName);
   const cursor: Cursor = { lines, at: 0 };
-  const found: InstructionText[] = [];
   while (cursor.at < lines.length) {
     const line = cursor.at + 1;
     const whole = readContinued(cursor).trim();
@@ -60,9 +59,8 @@ export function readInstructions(text: string, fileName: string): InstructionTex
       const fault = `has a here-document ${head.name} that does not end`;
       throw new SandboxError("invalid_argument", `${fileName}:${line}: ${keyword} ${fault}`);
     });
-    found.push({ keyword, line, content, documents });
+    yield { keyword, line, content, documents };
   }
-  return found;
 }
 
 /** The words of a list in JSON; undefined for any other form. */

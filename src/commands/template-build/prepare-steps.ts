@@ -1,7 +1,8 @@
 /** The steps of a Dockerfile with the files that they copy. */
 
 import { basename } from "node:path";
-import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { causeCode, errorText, SandboxError, type ErrorCode } from "../../common/errors.ts";
+import { FaultList } from "../program/fault-list.ts";
 import { isArchive } from "./archive-content.ts";
 import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
 import type { DockerfilePlan, DockerfileStep } from "./dockerfile.ts";
@@ -20,7 +21,7 @@ interface PreparedSteps {
 
 /**
  * A COPY of a pattern that matches nothing is no step.
- * @throws SandboxError with file and line for files that cannot be copied
+ * @throws FaultList with file and line of all files that cannot be copied
  */
 export async function prepareSteps(
   folder: string,
@@ -30,6 +31,7 @@ export async function prepareSteps(
   const rules = await readIgnore(folder, file);
   const steps: PreparedStep[] = [];
   const notes = [...plan.notes];
+  const faults: { readonly code: ErrorCode; readonly text: string }[] = [];
   for (const step of plan.steps) {
     if (step.type !== "COPY") {
       steps.push({ step, files: undefined });
@@ -48,8 +50,15 @@ export async function prepareSteps(
       const code = error instanceof SandboxError ? error.code : "failed_precondition";
       // Such as a folder that this user may not read.
       if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
-      throw new SandboxError(code, `${place}: ${errorText(error)}`, { cause: error });
+      faults.push({ code, text: `${place}: ${errorText(error)}` });
     }
+  }
+  const [first] = faults;
+  if (first !== undefined) {
+    throw new FaultList(
+      first.code,
+      faults.map(({ text }) => text),
+    );
   }
   return { steps, notes };
 }

@@ -112,6 +112,39 @@ test.for([
   expect(() => readDockerfile(text, "Dockerfile")).toThrow(message);
 });
 
+function faultsOf(text: string): readonly string[] {
+  try {
+    readDockerfile(text, "Dockerfile");
+    return [];
+  } catch (error) {
+    return String(error instanceof Error ? error.message : error).split("\n");
+  }
+}
+
+test("all that is refused is told at once, each by its line", () => {
+  const text = "FROM a\nONBUILD RUN x\nCOPY --from=b x y\nRUN true\nRUN <<EOF\nx";
+  expect(faultsOf(text)).toEqual([
+    "Dockerfile:2: ONBUILD is not supported",
+    "Dockerfile:3: COPY with --from is not supported",
+    "Dockerfile:5: RUN has a here-document EOF that does not end",
+  ]);
+});
+
+test.for([
+  ["RUN a\nRUN b\nCOPY c d\nFROM e", ["Dockerfile:1: RUN comes before FROM"]],
+  ["FROM scratch\nRUN a\nUSER b", ["Dockerfile:1: FROM scratch is not supported"]],
+  ["FROM a\nENV A=${B#x}\nWORKDIR /$A\nUSER $A", ["Dockerfile:2: ENV has a variable in a form"]],
+  ["ARG I=${B#x}\nFROM $I\nRUN a", ["Dockerfile:1: ARG has a variable in a form"]],
+] as const)("what only follows from a fault of %j is none of its own", ([text, begins]) => {
+  expect(faultsOf(text)).toEqual(begins.map((begin) => expect.stringContaining(begin)));
+});
+
+test("of many faults the first ones are told, and how many more there are", () => {
+  const faults = faultsOf(`FROM a\n${"ONBUILD RUN x\n".repeat(23)}`);
+  expect(faults).toHaveLength(21);
+  expect(faults.slice(-2)).toEqual(["Dockerfile:21: ONBUILD is not supported", "and 3 more"]);
+});
+
 test.for([
   ["ENV A='$HOME'", ["A", String.raw`\$HOME`]],
   ['ENV A="$HOME"', ["A", "$HOME"]],

@@ -51,3 +51,10 @@ test.for([
 ] as const)("%j is refused", async ([lines, fault]) => {
   await expect(prepare([lines])).rejects.toThrow(fault);
 });
+
+test("all sources that cannot be copied are told at once", async () => {
+  const lines = ["COPY a x", "RUN true", "COPY package.json x", "ADD ../b x"];
+  await expect(prepare(lines)).rejects.toThrow(
+    "Dockerfile:2: COPY: a matches no file that is not ignored\nDockerfile:5: ADD: ../b is outside",
+  );
+});

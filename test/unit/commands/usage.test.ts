@@ -33,6 +33,24 @@ test.for([
     argv: ["template", "show", "x", "--if-missing"],
     fault: "--if-missing: a flag of template pull, not of template show",
   },
+  {
+    argv: ["template", "list", "--cpus", "2"],
+    fault:
+      "--cpus: a flag of template build and template pull and template import, not of template list",
+  },
+  {
+    argv: ["template", "build", "--pool", "2"],
+    fault: "--pool: a flag of doctor and serve and stdio, not of template",
+  },
+  {
+    argv: ["template", "pull", "a", "--ca", "/x"],
+    fault: "--ca: a flag of template build, not of template pull",
+  },
+  {
+    argv: ["template", "build", "--allow-host-template", "on"],
+    fault:
+      "--allow-host-template: takes no value in a word of its own: --allow-host-template, or --allow-host-template=on",
+  },
   { argv: ["serve", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["serve", "--", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["stdio", "\u001b[2J"], fault: '"\\u001b[2J": one word too many: sandbox-mcp stdio' },
@@ -101,6 +119,9 @@ test.for([
 test.for([
   { argv: ["key", "create", "--", "--name-with-dashes"] },
   { argv: ["template", "export", "a", "b"] },
+  { argv: ["template", "build", "--allow-host-template", "./on"] },
+  { argv: ["template", "build", "--allow-host-template=on", "on"] },
+  { argv: ["template", "import", "a", "--memory-mb=256"] },
   { argv: ["template", "build", ".", "-f", "x", "--name", "n"] },
   { argv: ["trust", "install", "--domain", "a.test"] },
   { argv: ["gc", "--runtime", "crun"] },
