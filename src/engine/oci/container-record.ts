@@ -60,7 +60,8 @@ export function isDiskLost({ unsyncedSince }: ContainerRecord): boolean {
   return unsyncedSince !== undefined && unsyncedSince !== readBoot();
 }
 
-function readBoot(): string {
+/** Of this start of the machine; empty where the kernel does not tell it. */
+export function readBoot(): string {
   return readKernelFile("/proc/sys/kernel/random/boot_id")?.trim() ?? "";
 }
 

@@ -144,7 +144,7 @@ async function isLeft({ home, takesKept }: ReclaimOptions, instance: string): Pr
   if (takesKept || !(await hasKeepMark(home, instance))) return true;
   // No later process has its name: what is paused in it cannot be resumed either.
   if (!UNNAMED_PATTERN.test(instance)) return false;
-  return !(await hasTimeLeft(containersDirectory(home, instance), Date.now()));
+  return !(await hasTimeLeft(containersDirectory(home, instance)));
 }
 
 async function listEveryContainer(home: string): Promise<string[]> {
