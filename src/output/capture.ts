@@ -61,6 +61,14 @@ export function hasEnded({ state }: ProcessView): boolean {
   return state.kind !== "running" && state.kind !== "lost";
 }
 
+/**
+ * Whether a process is watched anew: its output before is not known, and its positions begin at zero.
+ * One whose output is continued keeps its start.
+ */
+export function isWatchedAnew(now: ProcessView, before: ProcessView): boolean {
+  return now.startedAtMs !== before.startedAtMs;
+}
+
 /** Codes of a call that its receiver may have taken all the same. */
 const MAY_HAVE_ARRIVED: ReadonlySet<ErrorCode> = new Set([
   "unavailable",

@@ -3,7 +3,7 @@
 import { anySignal } from "../../common/any-signal.ts";
 import type { Clock } from "../../common/clock.ts";
 import { orCanceled } from "../../common/or-canceled.ts";
-import { timeLimit, type ProcessView } from "../../output/capture.ts";
+import { isWatchedAnew, timeLimit, type ProcessView } from "../../output/capture.ts";
 import type { OutputSource } from "../../output/process-output.ts";
 import { cleanTerminal } from "../../output/text.ts";
 
@@ -34,22 +34,27 @@ export function markOf({ totalBytes, written }: OutputSource): OutputMark {
   return { cursor: totalBytes, writtenBytes: written.stdout + written.stderr };
 }
 
+interface Following {
+  /** As it was watched last. */
+  readonly process: ProcessView;
+  /** Where the output that follows the input begins in its output. */
+  readonly sent: OutputMark;
+}
+
 /**
  * Waits for output, until it pauses, the process ends, or the time is over. In a pause the output is
  * looked at once: it may come byte by byte.
- * @returns the process as it was watched last
  */
-export async function followInput(
-  first: ProcessView,
-  options: FollowOptions,
-): Promise<ProcessView> {
-  const { clock, sent, deadline, find } = options;
+export async function followInput(first: ProcessView, options: FollowOptions): Promise<Following> {
+  const { clock, deadline, find, input } = options;
+  let { sent } = options;
   let process = first;
   while (isRunning(process) && !deadline.aborted) {
     if (process.isOrphan) {
       // A daemon that does not answer is waited for no longer than output is.
       const found = await orCanceled(find(), deadline).catch(() => undefined);
       if (found === undefined) break;
+      if (isWatchedAnew(found, process)) sent = { cursor: 0, writtenBytes: 0 };
       process = found;
       continue;
     }
@@ -60,11 +65,11 @@ export async function followInput(
       : deadline;
     await process.changed(pause);
     if (!hasOutput || !isQuiet(process, totalBytes)) continue;
-    if (!(await isEcho(process, options))) break;
+    if (!(await isEcho(process, { sent, input }))) break;
     // What came meanwhile wakes no caller any more.
     if (isQuiet(process, totalBytes)) await process.changed(deadline);
   }
-  return process;
+  return { process, sent };
 }
 
 /** Whether nothing came since its output had so many bytes. */
@@ -77,7 +82,10 @@ function isRunning({ state }: ProcessView): boolean {
 }
 
 /** Whether a terminal has so far shown nothing but what was typed. */
-async function isEcho(process: ProcessView, { sent, input }: FollowOptions): Promise<boolean> {
+async function isEcho(
+  process: ProcessView,
+  { sent, input }: Pick<FollowOptions, "sent" | "input">,
+): Promise<boolean> {
   const { cursor } = sent;
   const { totalBytes } = process.output;
   // Each character can be shown with codes around it.

@@ -153,6 +153,11 @@ export function durationFact(
   return `duration: ${formatDuration(Math.max(0, untilMs - startedAtMs))}`;
 }
 
+/** Of a process without an earlier reader, or with one whose output this server could not continue. */
+export function unknownFact({ isAttached }: ProcessView): string | undefined {
+  return isAttached ? "output from before this server watched is not known" : undefined;
+}
+
 /** How much each stream wrote. */
 export function volumeFact(capture: ProcessView): string {
   const { stdout, stderr } = capture.output.written;

@@ -1,13 +1,13 @@
 /** Tool: more output of a process, or its exit code. */
 
 import { z } from "../../common/schema.ts";
-import type { ProcessState, ProcessView } from "../../output/capture.ts";
+import { isWatchedAnew, type ProcessState, type ProcessView } from "../../output/capture.ts";
 import { pageOutput, type Page } from "../../output/page-output.ts";
 import { formatBytes } from "../../output/text.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
 import { findProcess } from "../processes/find-process.ts";
 import { explain } from "../replies/error-hints.ts";
-import { durationFact, expiryFact, stateFact, volumeFact } from "../replies/facts.ts";
+import { durationFact, expiryFact, stateFact, unknownFact, volumeFact } from "../replies/facts.ts";
 import { memoryFact } from "../replies/memory-end.ts";
 import { textReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
@@ -47,7 +47,7 @@ export const getProcessOutput = defineTool({
   input,
   annotations: READ_ONLY,
   async handler(params, context) {
-    const { process: capture, page, state } = await readPage(params, context);
+    const { process: capture, page, state, cursor } = await readPage(params, context);
     const { output } = capture;
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
@@ -59,7 +59,8 @@ export const getProcessOutput = defineTool({
       `next_cursor: ${page.nextCursor}`,
       hasMore ? `${output.totalBytes - page.nextCursor} bytes more` : undefined,
       volumeFact(capture),
-      capture.isAttached ? "output from before this server watched is not known" : undefined,
+      unknownFact(capture),
+      passedFact(capture, cursor),
       page.resumedAt === undefined
         ? undefined
         : `output from this cursor to ${page.resumedAt} was discarded`,
@@ -88,9 +89,17 @@ function unwrittenFact({ unwrittenBytes }: ProcessView): string | undefined {
   return `${formatBytes(unwrittenBytes)} at the end could not be written to the disk and are lost`;
 }
 
+/** A position of output that is not known any more waits for what comes after it, here or never. */
+function passedFact({ isAttached, output }: ProcessView, cursor: number): string | undefined {
+  if (!isAttached || cursor <= output.totalBytes) return undefined;
+  return `cursor ${cursor} is beyond the output that is known: read from cursor 0`;
+}
+
 interface Reading {
   readonly process: ProcessView;
   readonly page: Page;
+  /** Where it begins. */
+  readonly cursor: number;
   /** Of the process, when the page was read. */
   readonly state: ProcessState;
 }
@@ -113,9 +122,9 @@ async function readPage(params: Params, context: ToolContext): Promise<Reading> 
       isRunning,
     });
     const hasNews = page.texts.length > 0 || page.resumedAt !== undefined || !isRunning;
-    if (hasNews || params.wait_seconds === 0) return { process, page, state };
+    if (hasNews || params.wait_seconds === 0) return { process, page, state, cursor };
     deadline ??= context.waitLimit(params.wait_seconds * 1_000);
-    if (deadline.aborted || signal.aborted) return { process, page, state };
+    if (deadline.aborted || signal.aborted) return { process, page, state, cursor };
     // A cursor beyond the end waits for what comes after it.
     const isAtEnd = page.nextCursor <= cursor;
     // What the other stream wrote is passed over.
@@ -123,6 +132,10 @@ async function readPage(params: Params, context: ToolContext): Promise<Reading> 
     // Output that came while the page was read is not waited for.
     if (isAtEnd && output.totalBytes === totalBytes) await process.changed(deadline);
     // Its server has ended: this one takes its output from here on.
-    if (process.isOrphan) process = await find();
+    if (process.isOrphan) {
+      const found = await find();
+      if (isWatchedAnew(found, process)) cursor = 0;
+      process = found;
+    }
   }
 }

@@ -5,6 +5,7 @@ import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
   hasEnded,
+  isWatchedAnew,
   type ProcessView,
   requirePid,
   timeLimit,
@@ -27,7 +28,7 @@ import {
   type InputTarget,
 } from "../processes/process-input.ts";
 import { processHints, withHints } from "../replies/error-hints.ts";
-import { expiryFact, stateFact } from "../replies/facts.ts";
+import { expiryFact, stateFact, unknownFact } from "../replies/facts.ts";
 import { textReply, type Reply } from "../replies/respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
@@ -97,8 +98,10 @@ export const sendInput = defineTool({
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
     const deadline = context.waitLimit(Math.min(params.wait_seconds * 1_000, leftMs));
     const following = { clock, deadline, sent, input: bytes, find };
-    const { output, state } = await followInput(watched, following);
-    const { cursor } = sent;
+    const followed = await followInput(watched, following);
+    const { process } = followed;
+    const { output, state } = process;
+    const { cursor } = followed.sent;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {
       cursor,
@@ -111,6 +114,7 @@ export const sendInput = defineTool({
       [
         ...facts,
         stateFact(state),
+        isWatchedAnew(process, watched) ? unknownFact(process) : undefined,
         `next_cursor: ${page.nextCursor}`,
         leftBytes > 0 ? `${leftBytes} bytes more` : undefined,
         output.totalBytes === cursor && isRunning ? "no output yet" : undefined,

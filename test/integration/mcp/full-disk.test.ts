@@ -1,9 +1,11 @@
 /** A process of an earlier server, where the disk lets no server take its output over. */
 
+import assert from "node:assert";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
+import { isWatchedAnew } from "../../../src/output/capture.ts";
 import { Captures } from "../../../src/output/captures.ts";
 import { startSpools, type Spools } from "../../../src/spool/spools.ts";
 import { startMcpWorld } from "../../support/mcp/mcp-sandbox.ts";
@@ -45,10 +47,18 @@ async function leaveProcess(faults: Partial<Spools>) {
   return { captures, sandbox, pid, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-test("it is watched from now on", async () => {
-  await using scene = await leaveProcess({ takeOver: full });
-  const view = await scene.captures.attach(scene.sandbox, scene.pid);
+test.for([
+  { disk: "takes nothing", faults: { takeOver: full }, isAnew: true },
+  { disk: "takes its output", faults: {}, isAnew: false },
+])("it is watched from now on where the disk $disk: $isAnew", async ({ faults, isAnew }) => {
+  await using scene = await leaveProcess(faults);
+  const { captures, sandbox, pid } = scene;
+  const before = await captures.recall(sandbox.id, pid);
+  assert(before !== undefined);
+  const view = await captures.attach(sandbox, pid);
   expect(view.state.kind).toBe("running");
+  expect(isWatchedAnew(view, before)).toBe(isAnew);
+  expect(view.output.totalBytes > 0).toBe(!isAnew);
 });
 
 test("no stream of it stays open where it is not watched", async () => {

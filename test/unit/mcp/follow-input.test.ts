@@ -132,5 +132,23 @@ test("the wait ends in time where the process is looked for longer", async () =>
   const options = { clock, deadline: deadline.signal, sent, input: INPUT, find: findNothing };
   const following = followInput(orphan, options);
   deadline.abort();
-  expect(await following).toBe(orphan);
+  expect(await following).toEqual({ process: orphan, sent });
+});
+
+test("an answer is told where its process is watched anew, whose output begins at zero", async () => {
+  const world = printing();
+  const { clock, process } = world;
+  const output = { ...process.output, totalBytes: 500, written: { stdout: 500, stderr: 0 } };
+  const orphan: ProcessView = { ...process, startedAtMs: -1, isOrphan: true, output };
+  const deadline = new AbortController().signal;
+  const sent = { cursor: 500, writtenBytes: 500 };
+  const find = async () => process;
+  let sentNow: unknown;
+  void followInput(orphan, { clock, deadline, sent, input: INPUT, find }).then(
+    (followed) => (sentNow = followed.sent),
+  );
+  await clock.advance(1);
+  await world.print("1\r\n");
+  await clock.advance(QUIET_MS);
+  expect(sentNow).toEqual({ cursor: 0, writtenBytes: 0 });
 });
