@@ -73,6 +73,11 @@ async function writeEdit(sandbox: Sandbox, params: Params, context: ToolContext)
     const change = { before, after: Buffer.from(edit.after, "utf8") };
     if (await sandbox.files.replace(path, change, { signal, user })) return edit;
   }
+  // At its end the server gives up its waits, so that their calls are answered.
+  if (context.state.leaving.signal.aborted) {
+    const message = `this server ends, and ${quoteName(params.path)} was not edited: it had changed meanwhile`;
+    throw new SandboxError("unavailable", message, { hint: "Call again." });
+  }
   const message = `${quoteName(params.path)} changes all the time, and was not edited`;
   const hint = "Call again when the program or the other client that writes the file has ended.";
   throw new SandboxError("failed_precondition", message, { hint });

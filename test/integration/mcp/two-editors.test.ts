@@ -51,3 +51,26 @@ test.for([
   const sent = remote.recorder.requests.filter(({ url }) => url.startsWith("/files?"));
   expect(sent.filter(({ method }) => method === "POST")).toHaveLength(row.attempts);
 });
+
+test("an edit that the end of its server cuts off names that end", async () => {
+  const entry = { name: "a", type: "FILE_TYPE_FILE", path: "/a", size: "3", owner: "user" };
+  const changed = { code: 412, message: "content of file has changed: /a" };
+  const leaving: (() => void)[] = [];
+  await using remote = await startForeignHost(({ method, url }, response) => {
+    if (url.includes("/filesystem.Filesystem/")) answerJson(response, 200, { body: { entry } });
+    else if (method === "GET") response.writeHead(200, { "content-length": "3" }).end("old");
+    else {
+      for (const leave of leaving) leave();
+      answerJson(response, 412, { body: changed });
+    }
+  });
+  leaving.push(() => remote.state.leaving.abort());
+  const input = { path: "/a", old_string: "old", new_string: "new" };
+  const { isError, text } = await remote.call("edit_file", input);
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(
+      /^unavailable: this server ends, and \/a was not edited: .*\. Call again\./,
+    ),
+  ]);
+});
