@@ -4,6 +4,7 @@ import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { chunksOf } from "../../common/bytes.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import { orCanceled, throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { endSignal, type Capture } from "../../output/capture.ts";
@@ -119,8 +120,14 @@ export const runProcess = defineTool({
     const sandbox = await context.attach(params.sandbox_id);
     const { clock, signal, progress: send } = context;
     await using progress = new Progress({ send, clock, signal });
-    const capture = await startProcess(sandbox, params, context);
-    context.state.track(feed(capture, params, context));
+    throwIfCanceled(signal);
+    const starting = startProcess(sandbox, params, context);
+    const fed = starting.then(
+      (started) => feed(started, params, context),
+      () => undefined,
+    );
+    context.state.track(fed);
+    const capture = await (params.detach ? orCanceled(starting, signal) : starting);
     await followCapture(capture, progress, context.waitLimit(params.wait_seconds * 1_000));
     if (signal.aborted) await cancel(capture, params, context);
     // The process id can be used with another server of this home.
@@ -148,7 +155,8 @@ async function startProcess(
     request,
     user: params.user,
     timeoutMs: params.timeout_seconds === 0 ? undefined : params.timeout_seconds * 1_000,
-    signal: context.signal,
+    // However late a detached one starts, it goes on and is watched.
+    signal: params.detach ? context.state.signal : context.signal,
   });
   const { suggest } = context;
   const list = suggest("list_directory", "Call list_directory to see which directories exist.");

@@ -112,6 +112,30 @@ test.for([
   },
 );
 
+test("a detached process goes on and is watched, however late its start is answered", async () => {
+  const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
+  await using remote = await startForeignHost(({ url }, response) => {
+    if (url.endsWith("/Start")) ask(response);
+    else answerJson(response, 200, { body: {} });
+  });
+  const cancelling = new AbortController();
+  const { signal } = cancelling;
+  const input = { cmd: "cat", detach: true, stdin: "in" };
+  const running = remote.call("run_process", input, { signal });
+  const response = await asked;
+  cancelling.abort();
+  await expect(running).rejects.toThrow("abort");
+  response.writeHead(200, { "content-type": "application/connect+json" });
+  response.write(envelope('{"event":{"start":{"pid":7}}}'));
+  const { captures } = remote.state;
+  await expect.poll(() => captures.find("i1", 7)?.state).toEqual({ kind: "running" });
+  const called = () => remote.recorder.requests.map(({ url }) => url.split("/").at(-1));
+  await expect.poll(called).toContain("StreamInput");
+  response.write(envelope('{"event":{"end":{"exited":true,"status":"exit status 0"}}}'));
+  await expect.poll(() => captures.find("i1", 7)?.state.kind).toBe("ended");
+  expect(called()).not.toContain("SendSignal");
+});
+
 test("the copies of a fork that was cancelled are ended when its service has made them", async () => {
   const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
   await using remote = await startForeignHost(({ url }, response) => {
