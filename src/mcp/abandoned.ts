@@ -3,7 +3,10 @@
  * id of what was made for it: that is removed.
  */
 
+import { createBackoff } from "../common/backoff.ts";
+import { sleepUnlessWoken } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
+import { hasErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import type { ToolContext } from "./tool.ts";
@@ -24,6 +27,10 @@ type MakingContext = Pick<ToolContext, "service" | "state" | "signal" | "log">;
 /** How long the end of the server waits for an answer, and then for a removal. */
 const LAST_CHANCE_MS = 1_000;
 const REMOVAL_TIMEOUT_MS = 10_000;
+/** A removal that fails is tried again, six minutes in all: no client has the id. */
+const MAX_REMOVALS = 10;
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 120_000;
 const MAX_KILLS_AT_ONCE = 8;
 
 /**
@@ -76,11 +83,32 @@ async function abandon<T>(
   else state.signal.addEventListener("abort", end, { once: true });
   try {
     const made = await work;
-    const limitMs = state.signal.aborted ? LAST_CHANCE_MS : REMOVAL_TIMEOUT_MS;
-    await making.remove(made, signalAfter(limitMs));
+    await removeAtLast((signal) => making.remove(made, signal), context);
   } catch (error) {
     log.debug({ op: "mcp.abandon", err: error }, "nothing to remove");
   } finally {
     state.signal.removeEventListener("abort", end);
+  }
+}
+
+/** Until it succeeds, or has failed too often; the end of the server leaves one attempt. */
+async function removeAtLast(
+  remove: (signal: AbortSignal) => Promise<unknown>,
+  { state, log }: MakingContext,
+): Promise<void> {
+  const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+  for (let attempt = 1; ; attempt += 1) {
+    const isLast = state.signal.aborted || attempt === MAX_REMOVALS;
+    try {
+      await remove(signalAfter(state.signal.aborted ? LAST_CHANCE_MS : REMOVAL_TIMEOUT_MS));
+      return;
+    } catch (error) {
+      if (hasErrorCode(error, "not_found")) return;
+      if (isLast) {
+        log.warn({ op: "mcp.abandon", err: error }, "what a cancelled call made is left");
+        return;
+      }
+    }
+    await sleepUnlessWoken(state.clock, backoff.next(), state.signal);
   }
 }

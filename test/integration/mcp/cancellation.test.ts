@@ -172,12 +172,17 @@ interface CancelWorld extends AsyncDisposable {
   readonly asked: Promise<ServerResponse>;
 }
 
-async function startCancelWorld(): Promise<CancelWorld> {
+/** @param removals what the first requests to delete are answered; the later ones succeed. */
+async function startCancelWorld(
+  removals: number[] = [],
+  clock?: ReturnType<typeof createFakeClock>,
+): Promise<CancelWorld> {
   const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
-  const host = await startForeignHost(({ url }, response) => {
-    if (url.endsWith("/snapshots")) ask(response);
-    else answerJson(response, 200, { body: {} });
-  });
+  const host = await startForeignHost(({ method, url }, response) => {
+    if (url.endsWith("/snapshots")) return ask(response);
+    const status = (method === "DELETE" ? removals.shift() : undefined) ?? 200;
+    return answerJson(response, status, { body: { code: status, message: "no" } });
+  }, clock);
   return { host, asked, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
 }
 
@@ -188,6 +193,19 @@ test("an unnamed snapshot that was cancelled is deleted when its service has tak
   const { requests } = remote.host.recorder;
   const deleted = () => requests.filter(({ method }) => method === "DELETE").map(({ url }) => url);
   await expect.poll(deleted).toEqual(["/templates/abc%3Adefault"]);
+});
+
+test("a snapshot that cannot be deleted at first is deleted later", async () => {
+  const clock = createFakeClock();
+  await using remote = await startCancelWorld([500, 400], clock);
+  const { response } = await cancelSnapshot(remote, {});
+  answerJson(response, 201, { body: { snapshotID: "abc:default", names: [] } });
+  const { requests } = remote.host.recorder;
+  const deletes = () => requests.filter(({ method }) => method === "DELETE").length;
+  await expect.poll(deletes).toBe(1);
+  await expect.poll(async () => clock.advance(1_000).then(deletes)).toBe(3);
+  await clock.advance(600_000);
+  expect(deletes()).toBe(3);
 });
 
 test("the request for a named snapshot ends with its call: other versions have the name", async () => {
