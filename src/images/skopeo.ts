@@ -3,7 +3,7 @@
 import { open, unlink, type FileHandle } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { SandboxError } from "../common/errors.ts";
+import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { installCommand } from "../engine/host/install-command.ts";
@@ -11,7 +11,7 @@ import { perlCommand } from "../engine/host/perl-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import type { RegistryCredentials } from "./images.ts";
 import { MAX_DOCUMENT_BYTES } from "./layout.ts";
-import { findLoginFile } from "./login-files.ts";
+import { findLoginFile, isLoginKeptElsewhere } from "./login-files.ts";
 import type { Source } from "./reference.ts";
 import { startRegistryProxy, type RegistryProxyOptions } from "./registry-proxy.ts";
 
@@ -137,7 +137,7 @@ async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Pro
     const fault =
       (isEnded(error) ? undefined : proxy?.refusal()) ??
       toPullFault(withText(error, fatal), timeoutMs);
-    throw isMirror ? withoutMirror(fault) : fault;
+    throw isMirror ? withoutMirror(fault) : await withLoginHint(fault, task, login);
   }
 }
 
@@ -191,6 +191,20 @@ export function toPullFault(error: unknown, timeoutMs = 0): unknown {
   const [, known, reason] = FAULTS.find(([pattern]) => pattern.test(said)) ?? [];
   const message = `${NOT_FETCHED}${reason === undefined ? "" : `${reason}: `}${said}`;
   return new SandboxError(known ?? code, message, { cause: error });
+}
+
+const STORE_HINT =
+  "docker keeps its login in the program of credsStore, which is not asked: log in by skopeo login or podman login, or name the program in credHelpers";
+
+/** A registry refuses also what comes without a login, as docker's own is not found. */
+async function withLoginHint(
+  fault: unknown,
+  { authFiles, source: { host = "" } }: SkopeoTask,
+  login: Login | undefined,
+): Promise<unknown> {
+  const isRefused = hasErrorCode(fault, "permission_denied") && login === undefined;
+  if (!isRefused || !(await isLoginKeptElsewhere(authFiles, host))) return fault;
+  return new SandboxError(fault.code, fault.message, { cause: fault, hint: STORE_HINT });
 }
 
 const NOT_FETCHED = "the image was not fetched: ";

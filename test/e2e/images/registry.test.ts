@@ -160,9 +160,17 @@ test("a registry with a login refuses without it, and reads the file of docker",
   expect(refused.stderr).toContain("refuses this login");
   const home = join(folder.path, "person");
   await mkdir(join(home, ".docker"), { recursive: true });
+  const config = join(home, ".docker/config.json");
+  // As docker leaves it where a program keeps its logins.
+  const emptied = { auths: { [closed.host]: {} }, credsStore: "desktop" };
+  await writeFile(config, JSON.stringify(emptied));
+  const elsewhere = await template(["pull", reference, "--name", "secret"], { HOME: home });
+  expect(elsewhere.stderr).toMatch(
+    /refuses this login.*: docker keeps its login in the program of/,
+  );
   const auth = Buffer.from("tester:secret").toString("base64");
   const login = JSON.stringify({ auths: { [closed.host]: { auth } } });
-  await writeFile(join(home, ".docker/config.json"), login);
+  await writeFile(config, login);
   expect(await template(["pull", reference, "--name", "secret"], { HOME: home })).toMatchObject({
     code: 0,
   });

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findImagePlace } from "../../../src/cluster/snapshots/image-place.ts";
-import { findLoginFile } from "../../../src/images/login-files.ts";
+import { findLoginFile, isLoginKeptElsewhere } from "../../../src/images/login-files.ts";
 import { parseReference, toSource } from "../../../src/images/reference.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -54,6 +54,22 @@ test.for([
   await writeFile(path, JSON.stringify(logins));
   const { host = "" } = toSource(parseReference("debian:12"), []);
   expect(await findLoginFile([path], host)).toBe(isTaken ? path : undefined);
+});
+
+test.for([
+  { logins: { auths: { "https://index.docker.io/v1/": {} }, credsStore: "desktop" }, isKept: true },
+  { logins: { auths: { "docker.io/owner": {} }, credsStore: "desktop" }, isKept: true },
+  { logins: { auths: { "ghcr.io": {} }, credsStore: "desktop" }, isKept: false },
+  { logins: { auths: { "docker.io": {} }, credsStore: "" }, isKept: false },
+  { logins: { auths: { "docker.io": {} } }, isKept: false },
+  { logins: { credsStore: "desktop" }, isKept: false },
+  { logins: "{", isKept: false },
+])("docker has left the login to a program by $logins: $isKept", async ({ logins, isKept }) => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "config.json");
+  await writeFile(path, typeof logins === "string" ? logins : JSON.stringify(logins));
+  const { host = "" } = toSource(parseReference("debian:12"), []);
+  expect(await isLoginKeptElsewhere([join(folder.path, "missing"), path], host)).toBe(isKept);
 });
 
 test.for([...CASES, { key: "GHCR.IO", image: "GHCR.IO/owner/name", isTaken: true }])(
