@@ -22,6 +22,7 @@ import {
   addCreation,
   changeCreation,
   creationName,
+  madeAtMs,
   readCreation,
   removeCreation,
   type Creation,
@@ -93,7 +94,7 @@ async function openCreation(
     const stored = await readCreation(api, creationName({ team, key: once.key }));
     if (stored === undefined) continue;
     const { metadata, creation } = stored;
-    if (creation === undefined || isOutdated(creation, nowMs)) {
+    if (creation === undefined || isOutdated({ metadata, creation }, nowMs)) {
       await removeCreation(api, stored);
       continue;
     }
@@ -105,8 +106,9 @@ async function openCreation(
 }
 
 /** Too old, or of no use because another program wrote it. */
-function isOutdated({ isKept, sandbox, createdAtMs }: Creation, nowMs: number): boolean {
-  return isKept && (sandbox === null || createdAtMs < nowMs - KEPT_MS);
+function isOutdated(stored: KnownCreation, nowMs: number): boolean {
+  const { isKept, sandbox } = stored.creation;
+  return isKept && (sandbox === null || madeAtMs(stored) < nowMs - KEPT_MS);
 }
 
 function toOpenCreation(context: ClusterContext, { creation }: KnownCreation): OpenCreation {
@@ -134,8 +136,7 @@ function toOpenCreation(context: ClusterContext, { creation }: KnownCreation): O
 async function keepCreation(context: ClusterContext, opened: Creation): Promise<void> {
   await whileOwn(context, opened, async (stored) => {
     if (stored.creation.isKept) return true;
-    const changes = { isKept: true, createdAtMs: context.clock.now() };
-    await changeCreation(context.api, stored, changes);
+    await changeCreation(context.api, stored, { isKept: true });
     return true;
   });
 }

@@ -8,7 +8,7 @@ import type { ClusterContext } from "../context.ts";
 import type { Duty } from "../duty-works.ts";
 import type { Observations } from "../observations.ts";
 import { readRecord } from "../records.ts";
-import { changeCreation, removeCreation, type KnownCreation } from "./creations.ts";
+import { changeCreation, madeAtMs, removeCreation, type KnownCreation } from "./creations.ts";
 
 /** A front whose Lease is seen late is not taken for dead. */
 const OWNER_GRACE_MS = 5_000;
@@ -17,10 +17,11 @@ const OWNER_GRACE_MS = 5_000;
  * request that made it, and has found nothing to remove.
  */
 const MAX_CREATE_MS = 300_000;
-/** Clocks of nodes differ by less. One that is further ahead was set, and its keys would stay till then. */
-const MAX_AHEAD_MS = 60_000;
 
-type DutyContext = Pick<ClusterContext, "api" | "clock" | "creations" | "fronts">;
+interface DutyContext extends Pick<ClusterContext, "api" | "clock"> {
+  readonly creations: Pick<ClusterContext["creations"], "items">;
+  readonly fronts: Pick<ClusterContext["fronts"], "isAlive">;
+}
 
 /** What is to be done now. */
 export function creationDuties(context: DutyContext, since: Pick<Observations, "lasts">): Duty[] {
@@ -40,11 +41,8 @@ export function creationDuties(context: DutyContext, since: Pick<Observations, "
   }
   const nowMs = clock.now();
   for (const ofTeam of kept.values()) {
-    for (const stored of outdated(ofTeam, nowMs - KEPT_MS)) {
+    for (const stored of outdated(ofTeam, { nowMs, since })) {
       works.push({ name: stored.metadata.uid, run: () => removeCreation(api, stored) });
-    }
-    for (const stored of ofTeam.filter((one) => ageOf(one) > nowMs + MAX_AHEAD_MS)) {
-      works.push({ name: stored.metadata.uid, run: () => keepFromNow(context, stored) });
     }
   }
   return works;
@@ -56,33 +54,34 @@ function isLeft(uid: string, isOwnerAlive: boolean, since: Pick<Observations, "l
   return !isOwnerAlive && since.lasts(`creation of a dead front ${uid}`, OWNER_GRACE_MS);
 }
 
-/** Those that are too old, and the oldest ones beyond the most that are kept. */
-function outdated(kept: readonly KnownCreation[], sinceMs: number): KnownCreation[] {
-  const newestFirst = kept.toSorted((left, right) => ageOf(right) - ageOf(left));
-  return newestFirst.filter((stored, index) => index >= MAX_KEPT || ageOf(stored) < sinceMs);
+interface Look {
+  readonly nowMs: number;
+  readonly since: Pick<Observations, "lasts">;
 }
 
-function ageOf({ creation }: KnownCreation): number {
-  return creation.createdAtMs;
+/** Those that are too old, and the oldest ones beyond the most that are kept. */
+function outdated(kept: readonly KnownCreation[], look: Look): KnownCreation[] {
+  const newestFirst = kept.toSorted((left, right) => madeAtMs(right) - madeAtMs(left));
+  return newestFirst.filter((stored, index) => index >= MAX_KEPT || isOld(stored, look));
+}
+
+/** One of the future is of an API server whose clock was ahead, or this front's is behind. */
+function isOld(stored: KnownCreation, { nowMs, since }: Look): boolean {
+  const atMs = madeAtMs(stored);
+  if (atMs <= nowMs) return atMs < nowMs - KEPT_MS;
+  return since.lasts(`creation of the future ${stored.metadata.uid}`, KEPT_MS);
 }
 
 /** Every change names the version that was seen, so a front that lives after all finds it changed. */
-async function settle({ api, clock }: DutyContext, stored: KnownCreation): Promise<void> {
+async function settle({ api }: DutyContext, stored: KnownCreation): Promise<void> {
   const { sandbox } = stored.creation;
   const record = sandbox === null ? undefined : await readRecord(api, sandbox.sandboxId);
   const state = record?.record?.state;
   // Its start is undone by another duty first.
   if (state === "starting") return;
   if (state === "running" || state === "paused") {
-    await keepFromNow({ api, clock }, stored);
+    await changeCreation(api, stored, { isKept: true });
     return;
   }
   await removeCreation(api, stored);
-}
-
-async function keepFromNow(
-  { api, clock }: Pick<DutyContext, "api" | "clock">,
-  stored: KnownCreation,
-) {
-  await changeCreation(api, stored, { isKept: true, createdAtMs: clock.now() });
 }

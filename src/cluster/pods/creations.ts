@@ -42,6 +42,15 @@ export type StoredCreation = z.infer<typeof storedCreationSchema>;
 
 export type KnownCreation = StoredCreation & { readonly creation: Creation };
 
+/**
+ * When it was made, by the clock of the API server: that of a front may be behind for a while, and what
+ * it wrote would then be too old for the others.
+ */
+export function madeAtMs({ metadata, creation }: KnownCreation): number {
+  const atMs = Date.parse(metadata.creationTimestamp ?? "");
+  return Number.isNaN(atMs) ? creation.createdAtMs : atMs;
+}
+
 /** The record of a key while this front creates its sandbox. */
 export interface OpenCreation {
   /** True once it was taken away: this front was held for dead. Nothing may become running then. */

@@ -185,7 +185,9 @@ export async function startApiServer(): Promise<TestApiServer> {
     if (objects.has(path)) {
       return refuse(response, { status: 409, reason: "AlreadyExists", message: path });
     }
-    const metadata = { ...body.metadata, uid: randomUUID(), resourceVersion: "" };
+    const creationTimestamp = new Date().toISOString().replace(/\.[0-9]+/, "");
+    const made = { uid: randomUUID(), resourceVersion: "", creationTimestamp };
+    const metadata = { ...body.metadata, ...made };
     const object = { ...body, metadata };
     touch(object);
     objects.set(path, object);
