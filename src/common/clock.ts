@@ -20,6 +20,14 @@ export function createSystemClock(): Clock {
   };
 }
 
+/**
+ * Whether a moment of the wall clock is so far away, in either direction: the time of a file lies in the
+ * future once a clock that was ahead is set back, and the file would be young until then.
+ */
+export function isFarAway(atMs: number, ms: number): boolean {
+  return Math.abs(Date.now() - atMs) >= ms;
+}
+
 /** Resolves after `ms`, or when the signal fires. */
 export async function sleepUnlessWoken(
   clock: Pick<Clock, "sleep">,

@@ -1,6 +1,6 @@
 /** Instances: several of one home, what each leaves, and what happens to the leavings. */
 
-import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
@@ -103,12 +103,15 @@ test("what a dead instance left is removed, what a living one has is not", async
   await using home = await makeTempFolder();
   await using living = await startTestService({ home: home.path });
   await living.create();
-  const inside = { dead: "s/iabc", kept: "s/iabc", left: "s", young: "" };
+  const inside = { dead: "s/iabc", kept: "s/iabc", left: "s", young: "", ahead: "" };
   for (const [name, path] of Object.entries(inside)) {
     const folder = join(home.path, "instances", name);
     await mkdir(join(folder, path), { recursive: true });
     if (name === "kept") await writeFile(join(folder, "keep"), "");
   }
+  // As of a clock that was ahead.
+  const future = new Date(Date.now() + 365 * 86_400_000);
+  await utimes(join(home.path, "instances", "ahead"), future, future);
   const engine = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
   const options = {
     engine,
@@ -121,6 +124,7 @@ test("what a dead instance left is removed, what a living one has is not", async
     },
   };
   expect(await reclaim(options)).toEqual([
+    { kind: "instance", name: "ahead" },
     { kind: "sandbox", name: "iabc" },
     { kind: "instance", name: "dead" },
     { kind: "instance", name: "left" },

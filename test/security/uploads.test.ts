@@ -194,13 +194,16 @@ test("E55 what a killed daemon left is not listed, and goes when its folder is l
   await using daemon = await startTestDaemon();
   const folder = join(daemon.folder, "left");
   await mkdir(folder);
-  const [old, young] = [
+  const [old, young, ahead] = [
     join(folder, `.e2b-upload.${"0".repeat(32)}`),
     join(folder, `.e2b-upload.${"1".repeat(32)}`),
+    join(folder, `.e2b-upload.${"2".repeat(32)}`),
   ];
-  await writeFile(old, "half");
-  await writeFile(young, "half");
+  for (const path of [old, young, ahead]) await writeFile(path, "half");
   await utimes(old, 1_000, 1_000);
+  // As of a clock that was ahead.
+  const laterS = Date.now() / 1_000 + 365 * 86_400;
+  await utimes(ahead, laterS, laterS);
   const { entries } = await daemon.files.listDir({ path: folder, depth: 1 });
   expect(entries).toEqual([]);
   await expect.poll(async () => readdir(folder)).toEqual([`.e2b-upload.${"1".repeat(32)}`]);

@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
+import { isFarAway } from "../../common/clock.ts";
 import { listFolder, readIfThere } from "../../common/files.ts";
 import { discardFolder } from "../host/drafts.ts";
 import { tryLock } from "../host/lock.ts";
@@ -81,5 +82,5 @@ export async function pruneDaemons(
 /** One that another clean-up took meanwhile is not old. */
 async function isOld(path: string): Promise<boolean> {
   const entry = await stat(path).catch(() => undefined);
-  return entry !== undefined && Date.now() - entry.mtimeMs >= MIN_AGE_MS;
+  return entry !== undefined && isFarAway(entry.mtimeMs, MIN_AGE_MS);
 }

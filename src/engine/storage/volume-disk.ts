@@ -9,6 +9,7 @@
 
 import { chown, mkdir, readdir, rename, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { isFarAway } from "../../common/clock.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, listFolder, removeEmpty, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -288,7 +289,7 @@ async function removeDrafts(directory: string, isUnused: boolean): Promise<void>
   for (const name of await readdir(directory)) {
     const path = join(directory, name);
     const entry = await stat(path).catch(() => undefined);
-    const isOld = entry !== undefined && Date.now() - entry.mtimeMs >= MAX_DRAFT_PAUSE_MS;
+    const isOld = entry !== undefined && isFarAway(entry.mtimeMs, MAX_DRAFT_PAUSE_MS);
     if (isUnused || isOld) await removeTree(path);
   }
 }

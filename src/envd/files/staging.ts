@@ -7,6 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
+import { isFarAway } from "../../common/clock.ts";
 import { lstat, open, readNames, removeFile, rename } from "../file-system.ts";
 import { joinPath } from "../path.ts";
 
@@ -67,7 +68,7 @@ export class Staging {
   async sweep(path: string): Promise<void> {
     if (this.#active.has(path)) return;
     const stats = await lstat(path).catch(() => undefined);
-    if (stats?.isFile() !== true || Date.now() - stats.mtimeMs < STALE_MS) return;
+    if (stats?.isFile() !== true || !isFarAway(stats.mtimeMs, STALE_MS)) return;
     await removeFile(path).catch(() => undefined);
   }
 

@@ -3,6 +3,7 @@
 import { rm, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
+import { isFarAway } from "../../common/clock.ts";
 import { listFolder } from "../../common/files.ts";
 import { isListening } from "../../common/listening.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -168,7 +169,7 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
   const folder = basename(containersDirectory(home, instance));
   if (names.includes("door.sock") || names.includes(folder)) return false;
   const { mtimeMs } = await stat(instanceDirectory(home, instance));
-  return Date.now() - mtimeMs < MIN_AGE_MS;
+  return !isFarAway(mtimeMs, MIN_AGE_MS);
 }
 
 /** Removes the folders of dead fronts of a cluster: they have a socket and nothing else. */
@@ -250,7 +251,7 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
 /** An upload that has not got a byte for so long is over. */
 async function isOldFile(path: string): Promise<boolean> {
   const entry = await stat(path).catch(() => undefined);
-  return entry !== undefined && Date.now() - entry.mtimeMs >= MAX_UPLOAD_PAUSE_MS;
+  return entry !== undefined && isFarAway(entry.mtimeMs, MAX_UPLOAD_PAUSE_MS);
 }
 
 /** Removes folders of volumes that were being removed when their service died. */

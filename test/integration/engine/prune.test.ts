@@ -36,12 +36,16 @@ test("daemons that no container runs go, once they are old", async () => {
   const daemons = join(home.path, "daemon");
   for (const name of ["current", "runs", "old", "draft.part"]) await makeOld(join(daemons, name));
   await mkdir(join(daemons, "young"));
+  // As of a clock that was ahead.
+  await mkdir(join(daemons, "ahead"));
+  const future = new Date(Date.now() + 365 * 86_400_000);
+  await utimes(join(daemons, "ahead"), future, future);
   const container = join(home.path, "container");
   await mkdir(container);
   await writeRecord(container, { ...RECORD, id: "one", daemon: "runs" });
   const starting = join(home.path, "starting");
   const removed = await pruneDaemons(join(daemons, "current"), [container, starting], fail);
-  expect(removed.toSorted()).toEqual(["draft.part", "old"]);
+  expect(removed.toSorted()).toEqual(["ahead", "draft.part", "old"]);
   expect((await readdir(daemons)).toSorted()).toEqual(["current", "runs", "young"]);
 });
 
