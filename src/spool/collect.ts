@@ -31,22 +31,33 @@ export async function collectHome(
   return removed;
 }
 
+interface Spools {
+  readonly entries: readonly Entry[];
+  readonly ageOf: AgeOf;
+  /** Ends it early: the next one does the rest. */
+  readonly signal?: AbortSignal;
+}
+
 /** Clears one folder of spools; returns those that were removed. */
 export async function collectSpools(
   root: string,
-  { entries, ageOf }: { readonly entries: readonly Entry[]; readonly ageOf: AgeOf },
+  { entries, ageOf, signal }: Spools,
   tell: TellFailure,
 ): Promise<string[]> {
   const expired = await findExpired(root, entries, ageOf);
   const labels = new Map(
     expired.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
   );
-  const gone = await cleanUp(
-    { kind: "output", names: [...labels.keys()], remove: removeTree },
-    tell,
-  );
+  const removed: string[] = [];
+  const remove = async (folder: string) => {
+    if (signal?.aborted === true) return;
+    await removeTree(folder);
+    removed.push(labels.get(folder) ?? folder);
+  };
+  await cleanUp({ kind: "output", names: [...labels.keys()], remove }, tell);
+  if (signal?.aborted === true) return removed;
   await removeUnused(root);
-  return gone.map((folder) => labels.get(folder) ?? folder);
+  return removed;
 }
 
 /** Spools that are too old, and the oldest that ended when there are too many. */

@@ -10,8 +10,8 @@ import { join } from "node:path";
 import { isCode } from "../common/errors.ts";
 import { ifThere } from "../common/files.ts";
 import type { Logger } from "../common/log.ts";
-import { createAges, type SpoolClock } from "./ages.ts";
-import { collectSpools } from "./collect.ts";
+import type { SpoolClock } from "./ages.ts";
+import { createCollector } from "./collector.ts";
 import {
   createSurvey,
   END_FILE,
@@ -32,7 +32,6 @@ import type { SpoolFile, SpoolLimits, WriterFilesOptions } from "./writer-files.
 import { SpoolWriter } from "./writer.ts";
 
 const OWNER_BYTES = 8;
-const COLLECT_MS = 60_000;
 
 export interface FoundSpool {
   readonly place: SpoolLocation;
@@ -94,35 +93,16 @@ export function startSpools(options: SpoolsOptions): Spools {
 
 function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   const { clock, log, limits = DEFAULT_LIMITS } = options;
-  const ages = createAges(clock);
   let ownerId: string | undefined;
   const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const survey = createSurvey(root);
-  let timer: NodeJS.Timeout | undefined;
-  let collecting: Promise<void> | undefined;
-
-  async function collect(): Promise<void> {
-    try {
-      await touchUnended(root, owner(), clock.now());
-      const spools = { entries: await survey(), ageOf: ages.look() };
-      await collectSpools(root, spools, ({ name, error }) => {
-        log.debug({ op: "spool.collect", name, err: error }, "spool stays");
-      });
-    } catch (error) {
-      log.debug({ op: "spool.collect", err: error }, "spools not collected");
-    }
-  }
-
-  /** Not beside one that takes long. `collect` never rejects. */
-  function collectOnce(): void {
-    collecting ??= collect().finally(() => (collecting = undefined));
-  }
+  const touch = () => touchUnended(root, owner(), clock.now());
+  const collector = createCollector({ root, clock, log, survey, touch });
 
   async function openRoot(): Promise<AsyncDisposable> {
     await mkdir(root, { recursive: true, mode: 0o700 });
     const held = await startLease(root, owner());
-    timer = setInterval(collectOnce, COLLECT_MS).unref();
-    collectOnce();
+    collector.start();
     return held;
   }
 
@@ -166,10 +146,10 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       return { writer: new SpoolWriter(taken), extent };
     },
     async [Symbol.asyncDispose]() {
-      clearInterval(timer);
+      // Looks begin with the lease.
       const held = await lease.current();
-      if (held !== undefined)
-        await release(held, () => touchUnended(root, owner(), clock.now()), log);
+      await collector.end();
+      if (held !== undefined) await release(held, touch, log);
     },
   };
 }
