@@ -90,3 +90,14 @@ test("of servers that take a process over at once each shows all of its output",
       .toMatch(/^exit_code: 0 [^]*\nfirst\n[^]*\ngot x\n/);
   }
 });
+
+test("a cursor beyond the output of a process that was watched late leads to its beginning", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const process = { sandbox_id: id, process_id: `p_${await startElsewhere(world, id)}` };
+  await using server = await startServer(world);
+  const first = await server.ask("get_process_output", process);
+  expect(first).not.toContain("cursor 0");
+  const beyond = await server.ask("get_process_output", { ...process, cursor: 1_000 });
+  expect(beyond).toContain("cursor 1000 is beyond the output that is known: read from cursor 0");
+});
