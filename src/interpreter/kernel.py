@@ -168,10 +168,19 @@ class Kernel:
             pass
 
     def freeze(self, is_frozen):
-        """Stops the process while its output waits for a slow reader."""
-        if self.is_frozen == is_frozen:
+        """Stops the process while its output waits for a slow reader, and reads none of it meanwhile.
+
+        The signal does not reach programs in sessions of their own; a full pipe stops them. The output
+        of a process that has ended is read to its end.
+        """
+        if self.is_frozen == is_frozen or (is_frozen and not self.is_alive):
             return
         self.is_frozen = is_frozen
+        for output in self.outputs:
+            if is_frozen:
+                output.pause()
+            else:
+                output.resume()
         self.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
 
     async def stop(self):

@@ -2,13 +2,14 @@
 
 import asyncio
 import codecs
+import fcntl
 import os
+import struct
+import termios
 
 from results import stream_lines
 
 CHUNK_BYTES = 65_536
-# What a cell wrote just before its end is read first; a child of it may write for ever.
-LAST_CHUNKS = 1_024
 
 
 class Output:
@@ -20,23 +21,30 @@ class Output:
         self.descriptor = descriptor
         self.decoder = codecs.getincrementaldecoder("utf8")("replace")
         os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self.read)
+        self.resume()
 
-    def read(self):
-        """Reads one part; false when there is none."""
-        if self.descriptor is None:
-            return False
+    def resume(self):
+        if self.descriptor is not None:
+            asyncio.get_running_loop().add_reader(self.descriptor, self._read)
+
+    def pause(self):
+        """What is not read fills the pipe, and stops whoever writes to it."""
+        if self.descriptor is not None:
+            asyncio.get_running_loop().remove_reader(self.descriptor)
+
+    def _read(self, size=CHUNK_BYTES):
+        """Reads one part, and returns its size."""
         try:
-            data = os.read(self.descriptor, CHUNK_BYTES)
+            data = os.read(self.descriptor, size)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             data = b""
         if data == b"":
             self.close()
-            return False
-        self._pass(self.decoder.decode(data))
-        return True
+        else:
+            self._pass(self.decoder.decode(data))
+        return len(data)
 
     def _pass(self, text):
         # Between cells, a program in the background writes for nobody.
@@ -45,9 +53,16 @@ class Output:
                 self.kernel.emit(line)
 
     def drain(self):
-        for _ in range(LAST_CHUNKS):
-            if not self.read():
+        """Reads what was written until now; a program in the background may write for ever."""
+        if self.descriptor is None:
+            return
+        waiting = fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4))
+        (left,) = struct.unpack("i", waiting)
+        while left > 0 and self.descriptor is not None:
+            size = self._read(min(left, CHUNK_BYTES))
+            if size == 0:
                 return
+            left -= size
 
     def finish(self):
         self._pass(self.decoder.decode(b"", True))

@@ -1,5 +1,6 @@
 /** Kernels whose program reads or writes no more, and callers who read nothing: no run waits for ever. */
 
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -92,6 +93,48 @@ test("a restart does not wait for a caller who reads nothing", { timeout: 30_000
   socket.destroy();
   await server.call("DELETE", `/contexts/${context_id}`);
 });
+
+test("a reader who takes nothing stops programs in sessions of their own", async () => {
+  const context_id = await makeContext("bash");
+  const code = `echo $$; setsid perl -e 'print "y" x 65536 for 1 .. 1200' & wait`;
+  const body = JSON.stringify({ code, context_id });
+  const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+  const head = `connection: close\r\ncontent-length: ${body.length}`;
+  socket.write(`POST /execute HTTP/1.1\r\n${head}\r\n\r\n${body}`);
+  const [first] = await once(socket, "data");
+  socket.pause();
+  const kernel = /"text": "([0-9]+)/.exec(String(first))?.[1] ?? "";
+  await untilStopped(kernel);
+  const [writer = ""] = childrenOf(kernel);
+  await untilItWaits(writer);
+  expect(writtenBy(writer)).toBeLessThan(48 * 1024 * 1024);
+  let received = String(first).split("y").length;
+  socket.on("data", (data) => (received += String(data).split("y").length - 1));
+  socket.resume();
+  await once(socket, "close");
+  // The names of fields have the letter, too.
+  expect(received).toBeGreaterThan(1200 * 65536);
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
+function childrenOf(pid: string): readonly string[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ");
+}
+
+/** Waits until the process has written nothing more between two looks. */
+async function untilItWaits(pid: string): Promise<void> {
+  let before = -1;
+  const grown = () => {
+    const [earlier, now] = [before, writtenBy(pid)];
+    before = now;
+    return now - earlier;
+  };
+  await expect.poll(grown, { ...WAIT, interval: 200 }).toBe(0);
+}
+
+function writtenBy(pid: string): number {
+  return Number(/wchar: ([0-9]+)/.exec(readFileSync(`/proc/${pid}/io`, "latin1"))?.[1]);
+}
 
 test.for([
   ["POST", "/restart", "the context was restarted; its variables are gone"],
