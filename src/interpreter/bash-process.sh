@@ -1,7 +1,10 @@
 # The process of a bash kernel: sources one cell after the other, so that variables, functions and the
 # working directory stay. Arguments: the descriptors of questions and of answers.
-exec 200<&"$1" 201>&"$2"
+# Either may come as 200 or 201 itself, so both move below these first, to numbers that bash chooses.
+exec {__in}<&"$1" {__out}>&"$2"
 eval "exec $1<&- $2>&-"
+exec 200<&"$__in" 201>&"$__out" {__in}<&- {__out}>&-
+unset __in __out
 set --
 HISTFILE=
 __trace=

@@ -1,0 +1,44 @@
+/** The process of a bash kernel: whatever descriptors it gets. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { resolve } from "node:path";
+import { Readable, Writable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { expect, test } from "vitest";
+
+const PROGRAM = resolve(import.meta.dirname, "../../../src/interpreter/bash-process.sh");
+const DONE = '{"type":"done"}\n';
+
+/** Runs cells in a process with these descriptors, and returns its answers and its output. */
+async function runCells(
+  cells: readonly string[],
+  [asked, answered]: readonly [number, number] = [3, 4],
+) {
+  const stdio: ("ignore" | "pipe")[] = Array.from(
+    { length: Math.max(asked, answered) + 1 },
+    () => "ignore",
+  );
+  for (const descriptor of [1, asked, answered]) stdio[descriptor] = "pipe";
+  const args = ["--noprofile", "--norc", PROGRAM, String(asked), String(answered)];
+  const child = spawn("bash", args, { stdio, timeout: 10_000, killSignal: "SIGKILL" });
+  const [questions, answers] = [child.stdio[asked], child.stdio[answered]];
+  if (!(questions instanceof Writable) || !(answers instanceof Readable)) throw new TypeError();
+  // A process that has ended reads no more.
+  questions.on("error", () => undefined);
+  const output = Promise.all([text(answers), text(child.stdout ?? Readable.from([]))]);
+  questions.end(cells.map((cell) => `\0\0\0${cell.length}\0${cell}`).join(""));
+  await once(child, "close");
+  return output;
+}
+
+test.for<readonly [number, number]>([
+  [200, 201],
+  [201, 200],
+  [200, 9],
+  [9, 200],
+  [201, 9],
+  [9, 201],
+])("descriptors %i and %i are as good as others", async (descriptors) => {
+  expect(await runCells(["echo on"], descriptors)).toEqual([`ready\n${DONE}`, "on\n"]);
+});
