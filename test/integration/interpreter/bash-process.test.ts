@@ -1,4 +1,4 @@
-/** The process of a bash kernel: whatever descriptors it gets. */
+/** The process of a bash kernel: whatever descriptors it gets, and whatever its cells define. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -27,7 +27,8 @@ async function runCells(
   // A process that has ended reads no more.
   questions.on("error", () => undefined);
   const output = Promise.all([text(answers), text(child.stdout ?? Readable.from([]))]);
-  questions.end(cells.map((cell) => `\0\0\0${cell.length}\0${cell}`).join(""));
+  // Each with a variable of its call.
+  questions.end(cells.map((cell) => `\0builtin export A=1\n\0A\0${cell.length}\0${cell}`).join(""));
   await once(child, "close");
   return output;
 }
@@ -42,3 +43,12 @@ test.for<readonly [number, number]>([
 ])("descriptors %i and %i are as good as others", async (descriptors) => {
   expect(await runCells(["echo on"], descriptors)).toEqual([`ready\n${DONE}`, "on\n"]);
 });
+
+test.for(["eval", "export", "printf", "read", "set", "source", "trap", "unset"])(
+  "a function %s of a cell is for cells",
+  async (name) => {
+    const [answers, output] = await runCells([`${name}() { echo mine; }`, `${name} 1; echo on`]);
+    expect(answers).toBe(`ready\n${DONE}${DONE}`);
+    expect(output).toBe("mine\non\n");
+  },
+);
