@@ -71,7 +71,12 @@ async def main(listener):
         try:
             await context.ready()
         except KernelFailed as error:
-            raise HttpError(500, str(error)) from error
+            fail(context, error)
+
+    def fail(context, error):
+        """Raises the error of a request whose kernel did not start: 404 where another removed its context."""
+        contexts.get(context.id)
+        raise HttpError(500, str(error)) from error
 
     async def list_contexts(request, connection, words):
         await connection.reply_json([context.describe() for context in contexts.by_id.values()])
@@ -103,7 +108,7 @@ async def main(listener):
         try:
             await context.restart()
         except KernelFailed as error:
-            raise HttpError(500, str(error)) from error
+            fail(context, error)
         await connection.reply_json(None)
 
     async def remove_context(request, connection, words):

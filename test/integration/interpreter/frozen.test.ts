@@ -80,6 +80,17 @@ test("restarts at once all succeed", async () => {
   await server.call("DELETE", `/contexts/${context_id}`);
 });
 
+test("a restart of a context that is removed meanwhile does not find it", async () => {
+  const statuses = [];
+  for (let round = 0; round < 5; round += 1) {
+    const path = `/contexts/${await makeContext("js")}`;
+    const restart = server.call("POST", `${path}/restart`);
+    expect((await server.call("DELETE", path)).status).toBe(200);
+    statuses.push((await restart).status);
+  }
+  expect(statuses.filter((status) => status !== 200 && status !== 404)).toEqual([]);
+});
+
 test("a restart does not wait for a caller who reads nothing", { timeout: 30_000 }, async () => {
   const context_id = await makeContext("bash");
   const pid = textOf(await server.run("echo $$", { context_id }), "stdout").trim();
