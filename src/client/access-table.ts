@@ -110,9 +110,9 @@ export function rememberAccess(control: Control, known: AccessTable, time: Servi
       remember(body, request.timeout, request.autoPause === true ? "pause" : "kill");
       return body;
     },
-    async connect(sandboxId, timeoutSeconds, signal) {
-      const reply = await control.connect(sandboxId, timeoutSeconds, signal);
-      remember(reply.sandbox, timeoutSeconds, undefined);
+    async connect(sandboxId, request, signal) {
+      const reply = await control.connect(sandboxId, request, signal);
+      remember(reply.sandbox, request.timeout, undefined);
       // One that ran keeps its end where that is later, and another client may have moved it.
       if (!reply.wasResumed) await get(sandboxId, signal).catch(() => forgetExpiry(sandboxId));
       return reply;

@@ -65,7 +65,7 @@ type ReadCall = Pick<Call, "path" | "signal" | "subject">;
 type PageCall = ReadCall & { readonly token: string | undefined };
 
 interface SettleOptions {
-  readonly isFinal?: () => Promise<boolean>;
+  readonly isFinal?: (refusal: HttpReply) => Promise<boolean> | boolean;
   /** Instead of the caller's own. */
   readonly send?: Send;
 }
@@ -133,7 +133,7 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
       for (;;) {
         const reply = await sendOnce(call);
         isRepeat ||= reply.isRepeat === true;
-        if (reply.status !== CONFLICT || (await isFinal?.()) === true)
+        if (reply.status !== CONFLICT || (await isFinal?.(reply)) === true)
           return { ...reply, isRepeat };
         if (clock.elapsed() >= deadlineMs) throw transitionError(call.subject, reply);
         await pause(clock, backoff.next(), call);

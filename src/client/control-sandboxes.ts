@@ -1,6 +1,6 @@
 /** The routes of sandboxes in the control API. */
 
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, type ErrorWord } from "../common/errors.ts";
 import { unexpectedReply } from "../common/unexpected-reply.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { parseSandboxId } from "../wire/address.ts";
@@ -26,6 +26,7 @@ import {
   WRITING,
   type ControlCaller,
 } from "./control-call.ts";
+import { claimedWord, type HttpReply } from "./http.ts";
 import {
   createdReply,
   detailReply,
@@ -63,6 +64,13 @@ export interface PauseReply {
   readonly keptMemory: boolean | undefined;
 }
 
+interface ConnectRequest {
+  /** Seconds. */
+  readonly timeout: number;
+  /** New processes on the files of a paused sandbox. */
+  readonly memory?: false;
+}
+
 /** Every operation throws SandboxError with the code that the reply's status stands for. */
 export interface SandboxRoutes {
   /** The service is asked to wait at most so many seconds for a template that it builds. */
@@ -77,7 +85,7 @@ export interface SandboxRoutes {
   kill(sandboxId: string, signal: AbortSignal): Promise<boolean | undefined>;
   setTimeout(sandboxId: string, timeoutSeconds: number, signal: AbortSignal): Promise<void>;
   /** Resumes a paused sandbox, or extends the life of a running one. */
-  connect(sandboxId: string, timeoutSeconds: number, signal: AbortSignal): Promise<ConnectReply>;
+  connect(sandboxId: string, request: ConnectRequest, signal: AbortSignal): Promise<ConnectReply>;
   pause(sandboxId: string, keepsMemory: boolean, signal: AbortSignal): Promise<PauseReply>;
   /** One result for each copy that was asked for. */
   fork(
@@ -189,6 +197,13 @@ async function listRunning(
   return { sandboxes, ofRunning: { omitted: all.length - sandboxes.length } };
 }
 
+const MEMORY_LOST: ErrorWord = "sandbox_memory_not_restorable";
+
+/** Memory of another version, or damaged: no repeat brings it back. */
+function isMemoryLost({ body }: HttpReply): boolean {
+  return claimedWord(body) === MEMORY_LOST;
+}
+
 /** The routes that a sandbox refuses while its state changes. */
 function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitions {
   const sendConnect = createVersionedSend(send);
@@ -207,11 +222,11 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       requireDone(reply, subject);
     },
 
-    async connect(sandboxId, timeoutSeconds, signal) {
+    async connect(sandboxId, request, signal) {
       const subject = `connect ${sandboxId}`;
       const path = `${sandboxPath(sandboxId)}/connect`;
-      const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
-      const reply = await sendUntilSettled(call, { send: sendConnect });
+      const call = { ...REPEATABLE, path, json: request, signal, subject };
+      const reply = await sendUntilSettled(call, { send: sendConnect, isFinal: isMemoryLost });
       const sandbox = parseBody(reply, sandboxReply, subject);
       requireAsked(sandbox, sandboxId, subject);
       const isResumed = reply.status === 201;

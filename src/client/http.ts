@@ -239,6 +239,11 @@ export function claimedError(body: Uint8Array): string | undefined {
   return otherErrorSchema.safeParse(value).data?.error;
 }
 
+/** The reason of an error as a word, where its body gives one. */
+export function claimedWord(body: Uint8Array): string | undefined {
+  return errorBodySchema.safeParse(smallObject(body)).data?.error_code;
+}
+
 /** Whether a body is an object with fields of which none has these names. */
 export function isForeign(body: Uint8Array, names: ReadonlySet<string>): boolean {
   const fields = Object.keys(smallObject(body) ?? {});

@@ -86,7 +86,7 @@ function describeNoPause(host: () => ServiceHost): void {
     const pausing = service.control.pause(id, true, limit());
     await expect(pausing).rejects.toMatchObject({ code: "unimplemented" });
     expect(await service.control.get(id, limit())).toMatchObject({ state: "running" });
-    const { wasResumed } = await service.control.connect(id, SECONDS, limit());
+    const { wasResumed } = await service.control.connect(id, { timeout: SECONDS }, limit());
     expect([wasResumed, (await run(service, id, "echo on")).stdout]).toEqual([false, "on\n"]);
   });
 }
@@ -98,7 +98,7 @@ function describePause(host: () => ServiceHost): void {
     const { id } = sandbox;
     expect(await service.control.pause(id, true, limit())).toMatchObject({ wasRunning: true });
     expect(await service.control.get(id, limit())).toMatchObject({ state: "paused" });
-    const { wasResumed } = await service.control.connect(id, SECONDS, limit());
+    const { wasResumed } = await service.control.connect(id, { timeout: SECONDS }, limit());
     expect([wasResumed, (await run(service, id, "echo on")).stdout]).toEqual([true, "on\n"]);
   });
 }

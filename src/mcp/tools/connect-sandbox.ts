@@ -13,10 +13,13 @@ export const connectSandbox = defineTool({
   description:
     "Resumes a paused sandbox with all its files, or extends the life of a running one to at " +
     "least timeout_seconds from now, never shortening it. Use it after an error that the sandbox " +
-    "is paused. Output streams from before a pause are cut; processes live on if " +
-    "memory was kept.",
+    "is paused. Output streams from before a pause are cut.",
   toolset: "core",
-  input: z.strictObject({ sandbox_id: sandboxIdInput(), timeout_seconds: lifetimeInput() }),
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    timeout_seconds: lifetimeInput(),
+    keep_memory: z.boolean().default(true).describe("Whether processes go on."),
+  }),
   output: z.object({
     sandbox_id: z.string(),
     was_resumed: z.boolean().optional(),
@@ -24,11 +27,15 @@ export const connectSandbox = defineTool({
     note: z.string().optional(),
   }),
   annotations: IDEMPOTENT,
-  async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
+  async handler({ sandbox_id: sandboxId, timeout_seconds: timeout, ...params }, context) {
     const { service, state, signal, suggest } = context;
-    const connecting = service.control.connect(sandboxId, seconds, signal);
+    const request = { timeout, ...(!params.keep_memory && ({ memory: false } as const)) };
+    const connecting = service.control.connect(sandboxId, request, signal);
     const { sandbox, wasResumed } = await onOptionalRoute(
-      withHints(connecting, { resource_exhausted: freeHint(suggest) }),
+      withHints(connecting, {
+        resource_exhausted: freeHint(suggest),
+        failed_precondition: WITHOUT_MEMORY,
+      }),
       `The sandbox service cannot connect.${suggest("set_timeout", " set_timeout extends a life.")}`,
       () => service.control.get(sandboxId, signal),
     );
@@ -42,6 +49,10 @@ export const connectSandbox = defineTool({
     });
   },
 });
+
+/** A state that changes has a hint of its own: what is refused for good is memory, as after an update. */
+const WITHOUT_MEMORY =
+  "Call connect_sandbox with keep_memory=false: its processes are lost, its files are kept.";
 
 const REPEATED_NOTE =
   "it runs; whether it was paused before is not known, because the call broke off and was repeated";

@@ -123,7 +123,7 @@ test("replies of another maker may have nulls, and leave out what no client read
   const { control } = started.service;
   const made = await control.create({ templateID: "base", timeout: 300 }, signal);
   expect(made).toMatchObject({ sandboxID: "i1", templateID: "base" });
-  expect((await control.connect("i1", 60, signal)).sandbox.sandboxID).toBe("i1");
+  expect((await control.connect("i1", { timeout: 60 }, signal)).sandbox.sandboxID).toBe("i1");
   const { sandboxID, state } = SANDBOX_DETAIL;
   expect(await control.get("i1", signal)).toMatchObject({
     sandboxID,
@@ -228,7 +228,7 @@ test.for([
   });
   const { control } = started.service;
   const created = await control.create({ templateID: "base" }, signal);
-  const { wasResumed } = await control.connect("i1", 60, signal);
+  const { wasResumed } = await control.connect("i1", { timeout: 60 }, signal);
   expect([created.sandboxID, wasResumed]).toEqual(["i1", true]);
 });
 

@@ -36,7 +36,7 @@ test.for([
   });
   const { service } = started;
   await service.control.create({ templateID: "base", timeout: 3_600 }, signal);
-  await service.control.connect("i1", 60, signal);
+  await service.control.connect("i1", { timeout: 60 }, signal);
   expect(service.expiresAtMs("i1")).toBe(endMs);
 });
 
@@ -82,7 +82,7 @@ test.for([
     "a new timeout": async () => control.setTimeout("i1", 60, signal),
     "a pause": async () => control.pause("i1", true, signal),
     "a kill": async () => control.kill("i1", signal),
-    "a connect": async () => control.connect("i1", 60, signal),
+    "a connect": async () => control.connect("i1", { timeout: 60 }, signal),
   };
   await control.create({ templateID: "base", timeout: 300 }, signal);
   await started.clock.advance(10_000);
@@ -112,8 +112,16 @@ type Call = (service: Service) => Promise<unknown>;
 
 test.for<{ name: string; status: number; call: Call }>([
   { name: "look", status: 200, call: (service) => service.renewExpiry("i1") },
-  { name: "connect", status: 200, call: ({ control }) => control.connect("i1", 60, signal) },
-  { name: "resume", status: 201, call: ({ control }) => control.connect("i1", 60, signal) },
+  {
+    name: "connect",
+    status: 200,
+    call: ({ control }) => control.connect("i1", { timeout: 60 }, signal),
+  },
+  {
+    name: "resume",
+    status: 201,
+    call: ({ control }) => control.connect("i1", { timeout: 60 }, signal),
+  },
 ])("a $name whose reply names no token and no domain keeps the known ones", async (row) => {
   await using started = await startService(({ method, url }, response) => {
     const created = { ...SANDBOX, domain: "box.example" };

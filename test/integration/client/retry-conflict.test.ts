@@ -51,7 +51,11 @@ async function startService(answer: Answer, startMs = 0) {
 type Operation = (control: Control) => Promise<unknown>;
 
 const OPERATIONS: readonly { name: string; call: Operation; body: unknown }[] = [
-  { name: "connect", call: (control) => control.connect("i1", 60, signal), body: SANDBOX },
+  {
+    name: "connect",
+    call: (control) => control.connect("i1", { timeout: 60 }, signal),
+    body: SANDBOX,
+  },
   { name: "pause", call: (control) => control.pause("i1", true, signal), body: null },
   { name: "fork", call: (c) => c.fork("i1", { count: 1, timeout: 60 }, signal), body: [] },
   { name: "set timeout", call: (control) => control.setTimeout("i1", 60, signal), body: null },
@@ -93,6 +97,14 @@ test("a paused sandbox refuses for another reason, which stands at once", async 
   const forking = control.fork("i1", { count: 1, timeout: 60 }, signal);
   await expect(forking).rejects.toMatchObject({ code: "failed_precondition", hint: undefined });
   expect(recorder.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
+});
+
+test("a memory that does not come back is refused at once", async () => {
+  const body = { code: 409, message: "lost", error_code: "sandbox_memory_not_restorable" };
+  await using started = await startService((_, response) => answerJson(response, 409, { body }));
+  const connecting = started.pass(started.control.connect("i1", { timeout: 60 }, signal));
+  await expect(connecting).rejects.toMatchObject({ code: "failed_precondition", hint: undefined });
+  expect(started.recorder.requests).toHaveLength(1);
 });
 
 test("a wait for a sandbox ends with the call", async () => {
@@ -156,7 +168,7 @@ test("the generation that a service knows is asked first from then on", async ()
   const { control, recorder } = started;
   for (let count = 0; count < 2; count += 1) {
     await control.create({ templateID: "base" }, signal);
-    await control.connect("i1", 60, signal);
+    await control.connect("i1", { timeout: 60 }, signal);
   }
   expect(recorder.requests.map(({ url }) => url)).toEqual([
     "/sandboxes",

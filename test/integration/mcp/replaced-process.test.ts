@@ -51,7 +51,11 @@ async function startWorld() {
   // The server looks whether the sandbox runs before it connects again.
   await expect.poll(() => call("get_process_output", process)).toContain("connection lost");
   // Not by connect_sandbox, whose server looks for the process by itself.
-  await world.service.control.connect(sandboxId, LIFE_SECONDS, new AbortController().signal);
+  await world.service.control.connect(
+    sandboxId,
+    { timeout: LIFE_SECONDS },
+    new AbortController().signal,
+  );
   return {
     call,
     process,
