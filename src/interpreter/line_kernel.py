@@ -16,6 +16,7 @@ START_TIMEOUT_S = 30
 # A larger answer ends the kernel instead of filling the memory of the server.
 MAX_ANSWER_BYTES = 96 * 1024 * 1024
 LAST_ANSWER_S = 0.2
+CLOSED = "the kernel closed its pipes"
 
 
 class LineKernel(Kernel):
@@ -53,8 +54,9 @@ class LineKernel(Kernel):
             line = b""
         if line.strip() != b"ready":
             await asyncio.sleep(0.05)
+            death = self.death()
             await self.stop()
-            raise KernelFailed(f"the kernel cannot start: {self.death()}")
+            raise KernelFailed(f"the kernel cannot start: {death}")
 
     async def warm(self):
         # A caller may have been faster; the cell of nobody does not count.
@@ -73,8 +75,11 @@ class LineKernel(Kernel):
                 answer = await self._answer()
                 if answer is None:
                     return
-        except (OSError, ValueError) as error:
-            await self._gone()
+        except OSError as error:
+            await self._gone(CLOSED)
+            raise KernelDied(self.death()) from error
+        except ValueError as error:
+            await self._gone("the kernel sent an answer that is not valid")
             raise KernelDied(self.death()) from error
         finally:
             self.finish_output()
@@ -84,7 +89,7 @@ class LineKernel(Kernel):
         """Passes on one answer; None after the last of a cell."""
         line = await self._read_line()
         if not line.endswith(b"\n"):
-            await self._gone()
+            await self._gone(CLOSED)
             raise KernelDied(self.death())
         answer = json.loads(line)
         # What was written before this answer stands before it.
@@ -113,11 +118,12 @@ class LineKernel(Kernel):
             working.cancel()
             ended.cancel()
 
-    async def _gone(self):
-        """A program that closed its pipes is no use any more."""
+    async def _gone(self, cause):
+        """A program that closed its pipes, or does not keep to the protocol, is no use any more."""
         try:
             await asyncio.wait_for(self.process.wait(), 0.5)
         except asyncio.TimeoutError:
+            self.cause = self.cause or cause
             await self.stop()
 
     async def stop(self):

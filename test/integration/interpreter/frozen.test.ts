@@ -80,6 +80,20 @@ test("restarts at once all succeed", async () => {
   await server.call("DELETE", `/contexts/${context_id}`);
 });
 
+test.for([
+  ["exec sleep 60", "the kernel closed its pipes"],
+  [
+    // While a cell runs, bash has the answers' pipe at another number.
+    "for f in /proc/$$/fd/1?; do [[ $(stat -c %A $f) != l-wx* ]] || echo no JSON >$f; done; sleep 60",
+    "the kernel sent an answer that is not valid",
+  ],
+])("a kernel that the server ends is told why: %s", async ([code = "", why]) => {
+  const context_id = await makeContext("bash");
+  const [error] = (await server.run(code, { context_id })).filter(({ type }) => type === "error");
+  expect(error?.["value"]).toBe(`${why}; its variables are gone`);
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
 test("a restart of a context that is removed meanwhile does not find it", async () => {
   const statuses = [];
   for (let round = 0; round < 5; round += 1) {
