@@ -7,7 +7,7 @@
 import { randomInt } from "node:crypto";
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { mkdir, readlink, symlink, unlink } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { ifThere, isThere, listFolder } from "../../common/files.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
@@ -64,6 +64,12 @@ export async function holdIds(directory: string, idBase: number): Promise<boolea
   return tryClaim(CLAIMS, slot, directory);
 }
 
+/** The numbers of the ranges of all containers in a folder, each with the name of its own folder. */
+export async function slotsIn(parent: string): Promise<ReadonlyMap<number, string>> {
+  const inside = [...(await ownersOf(CLAIMS))].filter(([, owner]) => dirname(owner) === parent);
+  return new Map(inside.map(([slot, owner]) => [slot, basename(owner)]));
+}
+
 /** The numbers of the ranges that the container of this folder holds, below 30,000 each. */
 export async function slotsOf(directory: string): Promise<number[]> {
   return claimsOf(CLAIMS, directory);
@@ -91,11 +97,17 @@ export async function tryClaim(folder: string, slot: number, owner: string): Pro
 }
 
 export async function claimsOf(folder: string, owner: string): Promise<number[]> {
+  const all = [...(await ownersOf(folder))];
+  return all.filter(([, other]) => other === owner).map(([slot]) => slot);
+}
+
+/** Each number that is held, and the folder of its owner. */
+export async function ownersOf(folder: string): Promise<ReadonlyMap<number, string>> {
   const slots = (await listClaims(folder)).filter((name) => /^[0-9]{1,9}$/.test(name));
   const owners = await Promise.all(
-    slots.map(async (slot) => ifThere(readlink(join(folder, slot)))),
+    slots.map(async (slot) => [Number(slot), await ifThere(readlink(join(folder, slot)))] as const),
   );
-  return slots.filter((_slot, index) => owners[index] === owner).map(Number);
+  return new Map(owners.flatMap(([slot, owner]) => (owner === undefined ? [] : [[slot, owner]])));
 }
 
 /** Gives a number back. Idempotent. */

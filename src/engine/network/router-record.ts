@@ -10,7 +10,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { draftOf, ifThere, isThere, readIfThere, writeWhole } from "../../common/files.ts";
 import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
-import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
+import { claimsOf, ownersOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
 import { NAMESPACE_TYPE } from "./namespace-file.ts";
 import { mountFromElsewhere } from "./other-namespaces.ts";
 import { MAX_ROUTERS } from "./router-rules.ts";
@@ -60,6 +60,21 @@ export async function hasRouter(owner: string): Promise<boolean> {
 export async function routersOf(owner: string): Promise<Router[]> {
   const slots = await claimsOf(ROUTERS, owner);
   return Promise.all(slots.map(async (slot) => readRouter(slot)));
+}
+
+/** The routers whose folder is not there, each with that folder. */
+export async function routersWithoutFolder(): Promise<{ owner: string; router: Router }[]> {
+  const lost: { owner: string; router: Router }[] = [];
+  for (const [slot, owner] of await ownersOf(ROUTERS)) {
+    if (!(await isThere(owner))) lost.push({ owner, router: await readRouter(slot) });
+  }
+  return lost;
+}
+
+/** Gives the number of a router to another folder. */
+export async function passRouter(slot: number, owner: string): Promise<void> {
+  await releaseClaim(ROUTERS, slot);
+  await tryClaim(ROUTERS, slot, owner);
 }
 
 /** Whether a router was finished and its namespace is here, or could be mounted here. */

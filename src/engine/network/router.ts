@@ -21,6 +21,7 @@ import { endConnections } from "./end-connections.ts";
 import { followOutside, type Followed } from "./follow-outside.ts";
 import { forgetConnections } from "./forget-connections.ts";
 import type { HostNetwork } from "./host-network.ts";
+import { takeMovedRouters } from "./moved-router.ts";
 import { networkFile } from "./namespace-file.ts";
 import { applyRules, listLinks, makeNetwork } from "./namespace.ts";
 import { createRightsCheck } from "./network-rights.ts";
@@ -96,6 +97,7 @@ export function createRouters(perlDirectory: string, log?: Logger): Routers {
       await state.turns.run(owner, async () => {
         // Read once: a router that is made for the first of them has no link of the others.
         if (state.leftLinks.has(owner)) return;
+        await takeMovedRouters(owner);
         state.leftLinks.set(owner, await linksOf(owner));
         state.watches.start(owner, { isNew: false });
       });

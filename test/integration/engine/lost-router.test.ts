@@ -1,9 +1,10 @@
 /** Containers whose router went with the process that made it: each of them gets its link again. */
 
-import { mkdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readFile, rename } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { tryParseJson } from "../../../src/common/json.ts";
+import { holdIds, releaseIds } from "../../../src/engine/host/id-ranges.ts";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import {
   claimRouter,
@@ -49,6 +50,39 @@ test("the link of each container is missed, also once a router was made for the 
   const found = [await next.hasLost(first), await next.hasLost(second)];
   for (const { directory } of all) await routers.disconnect(directory);
   expect({ lost, found }).toEqual({ lost: [true, true], found: [false, false] });
+});
+
+test("a home that was moved keeps its router and the links of its containers", async () => {
+  await using folder = await makeTempFolder();
+  await using namespace = await makeNetwork(join(folder.path, "outside"));
+  const parts = { program: "/nonexistent", perlDirectory: PERL_DIRECTORY };
+  const outside = { ...namespace, ...parts, resolvers: [], changes: 0 };
+  const [owner, place] = [join(folder.path, "s"), join(folder.path, "moved")];
+  await mkdir(owner);
+  await using first = await startConnectable(join(owner, "i1"));
+  await using second = await startConnectable(join(owner, "i2"));
+  const earlier = createRouters(PERL_DIRECTORY);
+  for (const one of [first, second]) await earlier.setEgress({ ...one, outside }, EVERYTHING);
+  const [before] = await routersOf(owner);
+  await rename(owner, place);
+
+  const routers = createRouters(PERL_DIRECTORY);
+  const moved = [first, second].map((one) => ({
+    ...one,
+    directory: join(place, basename(one.directory)),
+  }));
+  const lost: boolean[] = [];
+  for (const { directory, record } of moved) {
+    await holdIds(directory, record.idBase);
+    lost.push(await routers.hasLost({ directory, record }));
+  }
+  const [after] = await routersOf(place);
+  for (const { directory } of moved) {
+    await routers.disconnect(directory);
+    await releaseIds(directory);
+  }
+  expect({ lost, slot: after?.slot }).toEqual({ lost: [false, false], slot: before?.slot });
+  expect([await routersOf(owner), await routersOf(place)]).toEqual([[], []]);
 });
 
 test("a record has what an earlier version takes: no networks among its addresses", async () => {
