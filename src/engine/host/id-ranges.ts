@@ -6,10 +6,10 @@
 
 import { randomInt } from "node:crypto";
 import { accessSync, constants, mkdirSync } from "node:fs";
-import { mkdir, readlink, symlink, unlink } from "node:fs/promises";
+import { mkdir, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { ifThere, isThere, listFolder } from "../../common/files.ts";
+import { draftOf, ifThere, isThere, listFolder } from "../../common/files.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 
 /** What the engine shares between all its processes on this machine; gone after a restart of it. */
@@ -108,6 +108,14 @@ export async function ownersOf(folder: string): Promise<ReadonlyMap<number, stri
     slots.map(async (slot) => [Number(slot), await ifThere(readlink(join(folder, slot)))] as const),
   );
   return new Map(owners.flatMap(([slot, owner]) => (owner === undefined ? [] : [[slot, owner]])));
+}
+
+/** Gives a number that is held to another owner; it is free at no moment. */
+export async function passClaim(folder: string, slot: number, owner: string): Promise<void> {
+  const path = join(folder, String(slot));
+  await ifThere(unlink(draftOf(path)));
+  await symlink(owner, draftOf(path));
+  await rename(draftOf(path), path);
 }
 
 /** Gives a number back. Idempotent. */

@@ -10,7 +10,14 @@ import { SandboxError } from "../../common/errors.ts";
 import { draftOf, ifThere, isThere, readIfThere, writeWhole } from "../../common/files.ts";
 import { tryParseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
-import { claimsOf, ownersOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
+import {
+  claimsOf,
+  ownersOf,
+  passClaim,
+  releaseClaim,
+  RUN_DIRECTORY,
+  tryClaim,
+} from "../host/id-ranges.ts";
 import { NAMESPACE_TYPE } from "./namespace-file.ts";
 import { mountFromElsewhere } from "./other-namespaces.ts";
 import { MAX_ROUTERS } from "./router-rules.ts";
@@ -73,8 +80,7 @@ export async function routersWithoutFolder(): Promise<{ owner: string; router: R
 
 /** Gives the number of a router to another folder. */
 export async function passRouter(slot: number, owner: string): Promise<void> {
-  await releaseClaim(ROUTERS, slot);
-  await tryClaim(ROUTERS, slot, owner);
+  await passClaim(ROUTERS, slot, owner);
 }
 
 /** Whether a router was finished and its namespace is here, or could be mounted here. */
