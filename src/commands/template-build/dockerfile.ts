@@ -43,9 +43,10 @@ const IGNORED: ReadonlySet<string> = new Set([
   "STOPSIGNAL",
 ]);
 const VOLUME_NOTE = "VOLUME has no effect: its files are on the disk of the sandbox";
-/** Instructions that set variables, and those whose variables are replaced by the values of the file. */
-const SETTING: ReadonlySet<string> = new Set(["ARG", "ENV"]);
+/** Instructions whose variables are replaced by the values of the file. */
 const EXPANDED: ReadonlySet<string> = new Set(["ADD", "COPY", "FROM", "USER", "WORKDIR"]);
+/** Of those that can be refused. One of another name sets variables, or is meant to and is misspelt. */
+const WITHOUT_VARIABLES: ReadonlySet<string> = new Set([...EXPANDED, "ONBUILD", "RUN", "SHELL"]);
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 
 /**
@@ -55,6 +56,7 @@ const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 export function readDockerfile(text: string, name: string): DockerfilePlan {
   const reader = createReader(name);
   const faults: string[] = [];
+  let isBehindFrom = false;
   let areVariablesKnown = true;
   const collect = (work: () => void, isFollowing = false): boolean => {
     try {
@@ -72,7 +74,10 @@ export function readDockerfile(text: string, name: string): DockerfilePlan {
       // What names a variable may be at fault only because the instruction that sets it was refused.
       const isFollowing = !areVariablesKnown && EXPANDED.has(keyword) && content.includes("$");
       const isTaken = collect(() => reader.take(instruction), isFollowing);
-      if (!isTaken && SETTING.has(keyword)) areVariablesKnown = false;
+      isBehindFrom ||= keyword === "FROM";
+      // Where FROM is missing, an ARG is none of those before it.
+      const areVariablesKept = isBehindFrom && WITHOUT_VARIABLES.has(keyword);
+      if (!isTaken && !areVariablesKept) areVariablesKnown = false;
     }
   });
   if (faults.length === 0) return reader.end();

@@ -50,8 +50,7 @@ export function* readInstructions(text: string, fileName: string): Generator<Ins
     if (given === "") continue;
     const keyword = given.toUpperCase();
     const content = rest.trim();
-    const hasDocuments = WITH_DOCUMENTS.has(keyword) && readList(content) === undefined;
-    const documents = (hasDocuments ? splitWords(content) : []).flatMap((word) => {
+    const documents = documentWords(keyword, content).flatMap((word) => {
       const head = readDocumentHead(word);
       if (head === undefined) return [];
       const body = readBody(cursor, head);
@@ -61,6 +60,14 @@ export function* readInstructions(text: string, fileName: string): Generator<Ins
     });
     yield { keyword, line, content, documents };
   }
+}
+
+/** The words of an instruction of which some may begin here-documents; those of an ONBUILD are of what it holds. */
+function documentWords(keyword: string, content: string): string[] {
+  const held = keyword === "ONBUILD" ? INSTRUCTION.exec(content)?.groups : { keyword, content };
+  const text = held?.["content"]?.trim() ?? "";
+  const mayHave = WITH_DOCUMENTS.has(held?.["keyword"]?.toUpperCase() ?? "");
+  return mayHave && readList(text) === undefined ? splitWords(text) : [];
 }
 
 /** The words of a list in JSON; undefined for any other form. */

@@ -135,6 +135,9 @@ test.for([
   ["FROM scratch\nRUN a\nUSER b", ["Dockerfile:1: FROM scratch is not supported"]],
   ["FROM a\nENV A=${B#x}\nWORKDIR /$A\nUSER $A", ["Dockerfile:2: ENV has a variable in a form"]],
   ["ARG I=${B#x}\nFROM $I\nRUN a", ["Dockerfile:1: ARG has a variable in a form"]],
+  ["RUN a\nARG I=b\nFROM $I\nRUN c", ["Dockerfile:1: RUN comes before FROM"]],
+  ["FROM a\nEVN A=b\nWORKDIR /$A", ["Dockerfile:2: EVN is not supported"]],
+  ["FROM a\nONBUILD RUN <<B\nc\nB\nRUN d", ["Dockerfile:2: ONBUILD is not supported"]],
 ] as const)("what only follows from a fault of %j is none of its own", ([text, begins]) => {
   expect(faultsOf(text)).toEqual(begins.map((begin) => expect.stringContaining(begin)));
 });
