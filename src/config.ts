@@ -277,12 +277,12 @@ function toLoginFiles(environment: Environment): string[] {
     const folder = environment[name] ?? "";
     return folder === "" ? [] : [join(folder, path)];
   };
+  const runtime = environment["XDG_RUNTIME_DIR"] ?? "";
+  // Of root without that variable, as under sudo. One that is relative is ignored, as its specification says.
+  const ofRun = runtime === "" ? ["/run/containers/0/auth.json"] : [];
   return [
     ...of("REGISTRY_AUTH_FILE", ""),
-    // Ignored where it is relative, as its specification says.
-    ...(isAbsolute(environment["XDG_RUNTIME_DIR"] ?? "")
-      ? of("XDG_RUNTIME_DIR", "containers/auth.json")
-      : []),
+    ...(isAbsolute(runtime) ? [join(runtime, "containers/auth.json")] : ofRun),
     ...of("HOME", ".config/containers/auth.json"),
     ...of("DOCKER_CONFIG", "config.json"),
     ...of("HOME", ".docker/config.json"),

@@ -68,7 +68,7 @@ test("defaults are those of the documentation", () => {
     searchPath: "",
     ifMissing: false,
     registryMirrors: [],
-    registryLogins: [],
+    registryLogins: ["/run/containers/0/auth.json"],
     help: false,
     version: false,
   });
@@ -266,12 +266,14 @@ test("what is not asked for is not noted, and a variable is named as it was give
   ]);
 });
 
-test("a file of logins below a relative XDG_RUNTIME_DIR is ignored", () => {
-  const [absolute, relative] = ["/run/user/0", "run"].map(
-    (folder) => configOf({ XDG_RUNTIME_DIR: folder }, []).registryLogins,
-  );
-  expect(absolute).toEqual(["/run/user/0/containers/auth.json"]);
-  expect(relative).toEqual([]);
+test.for([
+  ["/run/user/0", ["/run/user/0/containers/auth.json"]],
+  // Ignored, as its specification says.
+  ["run", []],
+  // Where skopeo and podman write the logins of root then.
+  ["", ["/run/containers/0/auth.json"]],
+] as const)("with XDG_RUNTIME_DIR=%s the files of logins are %j", ([folder, files]) => {
+  expect(configOf({ XDG_RUNTIME_DIR: folder }, []).registryLogins).toEqual(files);
 });
 
 test("an empty variable counts as absent", () => {
