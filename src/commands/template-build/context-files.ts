@@ -14,13 +14,19 @@ import { NOTHING_IGNORED, readIgnoreFile, type IgnoreRules } from "./ignore-file
 /** More is no source of a template; the service takes no larger archive either. */
 const MAX_FILES = 200_000;
 
-export interface FileSet {
-  readonly hash: string;
+/** What a step copies, of which no content was read yet. */
+export interface FoundFiles {
   readonly isEmpty: boolean;
-  /** Of the archive. */
-  readonly bytes: number;
   /** Paths of the files that the source itself names. */
   readonly sources: readonly string[];
+  /** Reads all of it. */
+  read(): Promise<FileSet>;
+}
+
+export interface FileSet {
+  readonly hash: string;
+  /** Of the archive. */
+  readonly bytes: number;
   open(): Readable;
 }
 
@@ -47,11 +53,11 @@ export async function readIgnore(folder: string, dockerfile: string): Promise<Ig
  * @throws SandboxError invalid_argument for a source outside the folder, also by a link, and for a
  * name that is not UTF-8; not_found for another source that is not there.
  */
-export async function collectFiles(
+export async function findFiles(
   given: string,
   args: readonly string[],
   rules: IgnoreRules,
-): Promise<FileSet> {
+): Promise<FoundFiles> {
   const [named = "", target = ""] = args;
   const folder = await realpath(given);
   // A source counts from the folder, also one that begins with a slash.
@@ -71,7 +77,20 @@ export async function collectFiles(
     throw new SandboxError("not_found", `${named} matches no file that is not ignored`);
   }
   const files = [...found.values()].toSorted((left, right) => (left.path < right.path ? -1 : 1));
-  const hash = createHash("sha256").update(JSON.stringify(["COPY", source, target]));
+  const own = files.filter(({ kind, path }) => kind === "file" && names.has(path));
+  return {
+    isEmpty: files.length === 0,
+    sources: own.map(({ from }) => join(folder, from)),
+    read: async () => readFiles(folder, files, ["COPY", source, target]),
+  };
+}
+
+async function readFiles(
+  folder: string,
+  files: readonly ContextFile[],
+  step: readonly string[],
+): Promise<FileSet> {
+  const hash = createHash("sha256").update(JSON.stringify(step));
   // Not the times, as in docker: a new clone has the same files.
   const digests = new Map<ContextFile, string>();
   for (const file of files) {
@@ -85,13 +104,9 @@ export async function collectFiles(
     hash.update(digest);
   }
   const bytes = files.reduce((sum, file) => sum + entryBytes(file), TAR_END.length);
-  const own = files.filter(({ kind, path }) => kind === "file" && names.has(path));
-  const sources = own.map(({ from }) => join(folder, from));
   return {
     hash: hash.digest("hex"),
-    isEmpty: files.length === 0,
     bytes,
-    sources,
     open: () => Readable.from(pack({ folder, files, digests })),
   };
 }

@@ -1,10 +1,10 @@
 /** The steps of a Dockerfile with the files that they copy. */
 
 import { basename } from "node:path";
-import { causeCode, errorText, SandboxError, type ErrorCode } from "../../common/errors.ts";
+import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { FaultList } from "../program/fault-list.ts";
 import { isArchive } from "./archive-content.ts";
-import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
+import { findFiles, readIgnore, type FileSet, type FoundFiles } from "./context-files.ts";
 import type { DockerfilePlan, DockerfileStep } from "./dockerfile.ts";
 
 /** A step that is ready to be sent, and the files that go with it. */
@@ -21,7 +21,8 @@ interface PreparedSteps {
 
 /**
  * A COPY of a pattern that matches nothing is no step.
- * @throws FaultList with file and line of all files that cannot be copied
+ * @throws FaultList with file and line of all sources that are refused, before the content of any is read
+ * @throws SandboxError with file and line of the first one whose content cannot be read
  */
 export async function prepareSteps(
   folder: string,
@@ -29,41 +30,48 @@ export async function prepareSteps(
   file: string,
 ): Promise<PreparedSteps> {
   const rules = await readIgnore(folder, file);
-  const steps: PreparedStep[] = [];
+  const placeOf = ({ line, isAdd }: DockerfileStep) =>
+    `${basename(file)}:${line}: ${isAdd ? "ADD" : "COPY"}`;
   const notes = [...plan.notes];
-  const faults: { readonly code: ErrorCode; readonly text: string }[] = [];
+  const faults: SandboxError[] = [];
+  const found: { readonly step: DockerfileStep; readonly files: FoundFiles | undefined }[] = [];
   for (const step of plan.steps) {
-    if (step.type !== "COPY") {
-      steps.push({ step, files: undefined });
-      continue;
-    }
-    const place = `${basename(file)}:${step.line}: ${step.isAdd ? "ADD" : "COPY"}`;
     try {
-      const files = await collectFiles(folder, step.args, rules);
-      if (files.isEmpty) {
-        notes.push(`${place} ${step.args[0] ?? ""} matches no file that is not ignored`);
-        continue;
-      }
-      if (step.isAdd) await refuseArchives(files);
-      steps.push({ step, files });
+      const files = step.type === "COPY" ? await findFiles(folder, step.args, rules) : undefined;
+      if (files !== undefined && step.isAdd) await refuseArchives(files);
+      if (files?.isEmpty !== true) found.push({ step, files });
+      else notes.push(`${placeOf(step)} ${step.args[0] ?? ""} matches no file that is not ignored`);
     } catch (error) {
-      const code = error instanceof SandboxError ? error.code : "failed_precondition";
-      // Such as a folder that this user may not read.
-      if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
-      faults.push({ code, text: `${place}: ${errorText(error)}` });
+      faults.push(toFault(error, placeOf(step)));
     }
   }
   const [first] = faults;
   if (first !== undefined) {
     throw new FaultList(
       first.code,
-      faults.map(({ text }) => text),
+      faults.map(({ message }) => message),
     );
+  }
+  const steps: PreparedStep[] = [];
+  for (const { step, files } of found) {
+    try {
+      steps.push({ step, files: await files?.read() });
+    } catch (error) {
+      throw toFault(error, placeOf(step));
+    }
   }
   return { steps, notes };
 }
 
-async function refuseArchives({ sources }: FileSet): Promise<void> {
+/** @throws what says nothing of the files */
+function toFault(error: unknown, place: string): SandboxError {
+  const code = error instanceof SandboxError ? error.code : "failed_precondition";
+  // Such as a folder that this user may not read.
+  if (code === "failed_precondition" && causeCode(error) === undefined) throw error;
+  return new SandboxError(code, `${place}: ${errorText(error)}`, { cause: error });
+}
+
+async function refuseArchives({ sources }: FoundFiles): Promise<void> {
   for (const path of sources) {
     if (!(await isArchive(path))) continue;
     const message = `${basename(path)} is an archive, which is not unpacked: use COPY, and unpack it by RUN`;

@@ -11,7 +11,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { isArchive } from "../../../src/commands/template-build/archive-content.ts";
 import { buildTemplate } from "../../../src/commands/template-build/build.ts";
-import { collectFiles, readIgnore } from "../../../src/commands/template-build/context-files.ts";
+import { findFiles, readIgnore } from "../../../src/commands/template-build/context-files.ts";
 import { findSources } from "../../../src/commands/template-build/find-sources.ts";
 import {
   NOTHING_IGNORED,
@@ -41,6 +41,10 @@ async function makeContext() {
   await symlink("/etc", join(folder, "app/system"));
   await symlink("nowhere", join(folder, "broken"));
   return { folder, [Symbol.asyncDispose]: () => place[Symbol.asyncDispose]() };
+}
+
+async function collectFiles(...args: Parameters<typeof findFiles>) {
+  return (await findFiles(...args)).read();
 }
 
 async function find(folder: string, source: string): Promise<string[]> {

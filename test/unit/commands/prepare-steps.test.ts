@@ -1,6 +1,6 @@
 /** The steps of a Dockerfile with their files: patterns that match nothing, and faults by their line. */
 
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readDockerfile } from "../../../src/commands/template-build/dockerfile.ts";
@@ -56,5 +56,16 @@ test("all sources that cannot be copied are told at once", async () => {
   const lines = ["COPY a x", "RUN true", "COPY package.json x", "ADD ../b x"];
   await expect(prepare(lines)).rejects.toThrow(
     "Dockerfile:2: COPY: a matches no file that is not ignored\nDockerfile:5: ADD: ../b is outside",
+  );
+});
+
+test("a source that is missing is told before any content is read, which may take minutes", async () => {
+  await using place = await makeTempFolder();
+  const large = join(place.path, "large");
+  await writeFile(large, "");
+  await truncate(large, 1024 ** 4);
+  const plan = readDockerfile("FROM a\nCOPY large x\nCOPY b x\nCOPY . x", "Dockerfile");
+  await expect(prepareSteps(place.path, plan, join(place.path, "Dockerfile"))).rejects.toThrow(
+    "Dockerfile:3: COPY: b matches no file that is not ignored",
   );
 });
