@@ -145,6 +145,12 @@ test.for([
     says: /--name: base is built under its own name/,
   },
   {
+    name: "a limit of a built-in template",
+    words: ["template", "pull", "base", "--memory-mb", "512"],
+    code: 64,
+    says: /--memory-mb: a flag of template pull IMAGE, not of template pull base/,
+  },
+  {
     name: "an image that is pulled only where it is missing",
     words: ["template", "pull", "docker.io/library/none:1", "--if-missing"],
     code: 64,

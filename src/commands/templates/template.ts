@@ -99,9 +99,17 @@ function sizeOf(build: BuildRecord): string {
   return `${cpus} CPU ${memoryMb} MB`;
 }
 
+/** A built-in template has the limits of the service that uses it, and comes from no registry. */
+const OF_IMAGES: ReadonlySet<string> = new Set(["cpus", "memory-mb", "registry-mirror"]);
+
 async function pullBuiltIn(config: Config, name: string, signal: AbortSignal): Promise<number> {
   if (config.templateName !== undefined) {
     throw new SandboxError("invalid_argument", `--name: ${name} is built under its own name`);
+  }
+  const idle = config.flags.find((flag) => OF_IMAGES.has(flag));
+  if (idle !== undefined) {
+    const fault = `--${idle}: a flag of template pull IMAGE, not of template pull ${name}`;
+    throw new SandboxError("invalid_argument", fault);
   }
   await openHome(config.home);
   const target = PULLED[name] ?? BASE_BUILD;
