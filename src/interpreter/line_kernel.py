@@ -177,7 +177,7 @@ class BashKernel(LineKernel):
 
 def exports(variables):
     named = {name: text for name, text in variables.items() if is_name(name)}
-    return "".join(f"builtin export {name}={shlex.quote(text)}\n" for name, text in named.items())
+    return "".join(f"\\builtin export {name}={shlex.quote(text)}\n" for name, text in named.items())
 
 
 def is_name(text):

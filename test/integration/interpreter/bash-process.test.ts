@@ -28,8 +28,11 @@ async function runCells(
   questions.on("error", () => undefined);
   const output = Promise.all([text(answers), text(child.stdout ?? Readable.from([]))]);
   // Each with a variable of its call.
-  questions.end(cells.map((cell) => `\0builtin export A=1\n\0A\0${cell.length}\0${cell}`).join(""));
+  questions.end(
+    cells.map((cell) => `\0\\builtin export A=1\n\0A\0${cell.length}\0${cell}`).join(""),
+  );
   await once(child, "close");
+  expect(child.signalCode, "it does not end by itself").toBeNull();
   return output;
 }
 
@@ -52,3 +55,44 @@ test.for(["eval", "export", "printf", "read", "set", "source", "trap", "unset"])
     expect(output).toBe("mine\non\n");
   },
 );
+
+test.for([
+  "set -k",
+  "set -v 2>&-",
+  "shopt -s expand_aliases; alias builtin='echo mine;' set='echo mine;' trap='echo mine;'",
+  "break",
+  "continue",
+  "TMOUT=1",
+])("after %s the next cell runs as it stands", async (cell) => {
+  const [answers, output] = await runCells([cell, "echo on $A"]);
+  expect(answers).toBe(`ready\n${DONE}${DONE}`);
+  expect(output).toBe("on 1\n");
+});
+
+test.for([
+  "set -n",
+  "set -n; false",
+  "! set -n",
+  "shopt -s extdebug; trap false DEBUG",
+  "builtin() { :; }",
+  "enable -n printf",
+  "continue 2",
+  "break 2",
+])("%s ends the process, which would answer no more", async (cell) => {
+  const [answers, output] = await runCells([cell, "echo on"]);
+  expect([answers, output]).toEqual(["ready\n", ""]);
+});
+
+test("traps of a cell are run for the commands of cells alone", async () => {
+  const set = "trap 'echo ERR' ERR; trap 'echo DEBUG' DEBUG";
+  const [answers, output] = await runCells([set, "echo on; false", "trap - DEBUG ERR", "false"]);
+  const failed = '{"type":"error","name":"ExitStatus","value":"1","traceback":""}\n';
+  expect(answers).toBe(`ready\n${DONE}${failed}${DONE}${DONE}${failed}${DONE}`);
+  // Of the two commands of the second cell, of the trap that the second one's failure runs, of `trap -`.
+  expect(output).toBe("DEBUG\non\nDEBUG\nDEBUG\nERR\nDEBUG\n");
+});
+
+test("a shell that shows what it reads shows what cells say", async () => {
+  const [, output] = await runCells(["exec 2>&1; set -v", "echo on\necho $LINENO"]);
+  expect(output).toBe("echo on\non\necho $LINENO\n2\n");
+});
