@@ -87,7 +87,7 @@ class CellChannel:
                 # A fork that has left its cell is no second kernel.
                 os._exit(0)
             self.cell, self.has_error = None, False
-            self.tell("done")
+            self.tell("done", str(request["number"]).encode("ascii"))
 
     def replace(self, session, thread):
         """Takes the messages of ipykernel's session, and those that forked processes hand to its thread."""

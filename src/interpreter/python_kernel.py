@@ -52,8 +52,9 @@ class PythonKernel(Kernel):
         self.folder = None
         self.connection = None
         self.end = None
-        # The running request, over once the kernel is done with it.
+        # The running request, over once the kernel is done with that number.
         self.over = None
+        self.number = 0
 
     async def start(self):
         self.folder = tempfile.mkdtemp(prefix="kernel-", dir=os.environ["INTERPRETER_FOLDER"])
@@ -110,7 +111,9 @@ class PythonKernel(Kernel):
     async def _run(self, code, variables, emit):
         if not self.is_alive or self.connection.lost.done():
             raise KernelDied(self.death())
+        self.number += 1
         request = {
+            "number": self.number,
             "sandbox_variables": self.news(),
             "call_variables": variables,
             "content": {
@@ -137,7 +140,9 @@ class PythonKernel(Kernel):
 
     def _take(self, kind, text):
         if kind in ("done", "ready"):
-            if self.over is not None and not self.over.done():
+            # A cell may write to this connection, too: what it claims is no end of a later one.
+            is_due = kind == "ready" if self.number == 0 else text == b"%d" % self.number
+            if is_due and self.over is not None and not self.over.done():
                 self.over.set_result(None)
         elif kind == "leaving":
             self.leave()

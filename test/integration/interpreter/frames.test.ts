@@ -92,7 +92,7 @@ print(json.dumps(lines_until_done(run)))`;
     ...numbers,
     ["stream", "of a fork"],
     ["stream", "\ud83d"],
-    ["done", null],
+    ["done", 0],
   ]);
 });
 
@@ -107,10 +107,10 @@ async def run(request):
 print(json.dumps(lines_until_done(run, 3)))`;
   expect(await evaluate(program)).toEqual([
     ["error", { ename: "E", evalue: "v", traceback: ["t"] }],
-    ["done", null],
+    ["done", 0],
     ["error", { ename: "E", evalue: "v", traceback: ["E: v"] }],
-    ["done", null],
-    ["done", null],
+    ["done", 1],
+    ["done", 2],
   ]);
 });
 
@@ -128,9 +128,9 @@ print(json.dumps([seen, [os.waitpid(fork, 0)[1] for fork in forks]]))`;
   expect(await evaluate(program)).toEqual([
     [
       ["stream", 0],
-      ["done", null],
+      ["done", 0],
       ["stream", 1],
-      ["done", null],
+      ["done", 1],
     ],
     [0, 0],
   ]);
@@ -184,6 +184,6 @@ print(json.dumps(lines_until_done(run)))`;
       { ename: "E", evalue: "12345\n[... 5 characters ...]\n12345", traceback: ["ab\ncd"] },
     ],
     ["execute_input", { execution_count: 7 }],
-    ["done", null],
+    ["done", 0],
   ]);
 });

@@ -1,0 +1,62 @@
+/** The server's end of the connection to a Python kernel, to which cells and their programs write, too. */
+
+import { execFile } from "node:child_process";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+
+const run = promisify(execFile);
+const PROGRAMS = resolve(import.meta.dirname, "../../../src/interpreter");
+
+/** A kernel whose process only sleeps, and whose end of the connection is `theirs`. */
+const KERNEL = `
+import asyncio, json, socket, sys
+sys.path.insert(0, ${JSON.stringify(PROGRAMS)})
+from frames import Frames, frame_of
+from python_kernel import Connection, PythonKernel
+
+class Owner:
+    def read_variables(self): return {}
+
+async def start():
+    kernel = PythonKernel(Owner(), "/")
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    kernel.connection = Connection(kernel._take)
+    await asyncio.get_running_loop().create_unix_connection(lambda: kernel.connection, sock=ours)
+    kernel.process = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
+    kernel.end = asyncio.ensure_future(kernel._watch_end())
+    return kernel, theirs
+
+def said(text):
+    return frame_of("stream", json.dumps({"name": "stdout", "text": text}).encode())
+
+async def write(theirs, data):
+    await asyncio.get_running_loop().sock_sendall(theirs, data)
+`;
+
+async function evaluate(program: string): Promise<unknown> {
+  const whole = `${KERNEL}\n${program}\nprint(json.dumps(asyncio.run(main())))`;
+  const { stdout } = await run("python3", ["-B", "-c", whole], { timeout: 30_000 });
+  return JSON.parse(stdout);
+}
+
+test("an end that a cell claims is not the end of a later cell", async () => {
+  const program = `
+async def main():
+    kernel, theirs = await start()
+    texts = []
+    for number in (1, 2, 3):
+        lines = []
+        cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
+        await asyncio.sleep(0)
+        # Of the first one, twice: by the cell, and at its end.
+        for ended in (1, number):
+            await write(theirs, said(f"{number}") + frame_of("done", str(ended).encode()))
+            await asyncio.sleep(0.05)
+        await cell
+        texts.append("".join(line["text"] for line in lines))
+    await kernel.stop()
+    return texts`;
+  expect(await evaluate(program)).toEqual(["1", "22", "33"]);
+});
