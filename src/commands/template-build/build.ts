@@ -30,7 +30,7 @@ export async function buildTemplate(
   const name = config.templateName ?? requireDerivedName(nameOf(folder));
   const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
-  const { steps, notes } = await prepareSteps(folder, plan, file);
+  const { steps, notes } = await prepareSteps({ folder, file }, plan, signal);
   await using stack = new AsyncDisposableStack();
   // Steps take no sandbox of a pool.
   const unpooled = { ...config, pool: 0, poolTemplates: [] };

@@ -19,8 +19,8 @@ export interface FoundFiles {
   readonly isEmpty: boolean;
   /** Paths of the files that the source itself names. */
   readonly sources: readonly string[];
-  /** Reads all of it. */
-  read(): Promise<FileSet>;
+  /** Reads all of it, which may take minutes. */
+  read(signal: AbortSignal): Promise<FileSet>;
 }
 
 export interface FileSet {
@@ -81,15 +81,18 @@ export async function findFiles(
   return {
     isEmpty: files.length === 0,
     sources: own.map(({ from }) => join(folder, from)),
-    read: async () => readFiles(folder, files, ["COPY", source, target]),
+    read: async (signal) => readFiles({ folder, files, step: ["COPY", source, target] }, signal),
   };
 }
 
-async function readFiles(
-  folder: string,
-  files: readonly ContextFile[],
-  step: readonly string[],
-): Promise<FileSet> {
+interface Reading {
+  readonly folder: string;
+  readonly files: readonly ContextFile[];
+  /** Its words, which are a part of what is hashed. */
+  readonly step: readonly string[];
+}
+
+async function readFiles({ folder, files, step }: Reading, signal: AbortSignal): Promise<FileSet> {
   const hash = createHash("sha256").update(JSON.stringify(step));
   // Not the times, as in docker: a new clone has the same files.
   const digests = new Map<ContextFile, string>();
@@ -98,7 +101,7 @@ async function readFiles(
     hash.update(JSON.stringify([path, kind, mode, size, link]));
     if (kind !== "file") continue;
     const content = createHash("sha256");
-    for await (const chunk of readContent(folder, file)) content.update(chunk);
+    for await (const chunk of readContent(folder, file, signal)) content.update(chunk);
     const digest = content.digest("hex");
     digests.set(file, digest);
     hash.update(digest);
@@ -215,8 +218,10 @@ interface Archive {
 async function* readContent(
   folder: string,
   { from, size }: ContextFile,
+  signal?: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  const chunks = createReadStream(join(folder, from), { end: Math.max(0, size - 1) });
+  const end = Math.max(0, size - 1);
+  const chunks = createReadStream(join(folder, from), { end, ...(signal && { signal }) });
   // Also of one without content it shows whether it can be read.
   for await (const chunk of chunks) if (size > 0) yield chunk;
 }

@@ -13,6 +13,13 @@ export interface PreparedStep {
   readonly files: FileSet | undefined;
 }
 
+interface BuildPlace {
+  /** Whose files are copied. */
+  readonly folder: string;
+  /** The Dockerfile. */
+  readonly file: string;
+}
+
 interface PreparedSteps {
   readonly steps: readonly PreparedStep[];
   /** Those of the plan, and what is left out of it. */
@@ -25,9 +32,9 @@ interface PreparedSteps {
  * @throws SandboxError with file and line of the first one whose content cannot be read
  */
 export async function prepareSteps(
-  folder: string,
+  { folder, file }: BuildPlace,
   plan: DockerfilePlan,
-  file: string,
+  signal: AbortSignal,
 ): Promise<PreparedSteps> {
   const rules = await readIgnore(folder, file);
   const placeOf = ({ line, isAdd }: DockerfileStep) =>
@@ -36,6 +43,7 @@ export async function prepareSteps(
   const faults: SandboxError[] = [];
   const found: { readonly step: DockerfileStep; readonly files: FoundFiles | undefined }[] = [];
   for (const step of plan.steps) {
+    signal.throwIfAborted();
     try {
       const files = step.type === "COPY" ? await findFiles(folder, step.args, rules) : undefined;
       if (files !== undefined && step.isAdd) await refuseArchives(files);
@@ -55,7 +63,7 @@ export async function prepareSteps(
   const steps: PreparedStep[] = [];
   for (const { step, files } of found) {
     try {
-      steps.push({ step, files: await files?.read() });
+      steps.push({ step, files: await files?.read(signal) });
     } catch (error) {
       throw toFault(error, placeOf(step));
     }

@@ -44,7 +44,7 @@ async function makeContext() {
 }
 
 async function collectFiles(...args: Parameters<typeof findFiles>) {
-  return (await findFiles(...args)).read();
+  return (await findFiles(...args)).read(new AbortController().signal);
 }
 
 async function find(folder: string, source: string): Promise<string[]> {

@@ -1,11 +1,30 @@
 /** The steps of a Dockerfile with their files: patterns that match nothing, and faults by their line. */
 
-import { mkdir, truncate, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readDockerfile } from "../../../src/commands/template-build/dockerfile.ts";
 import { prepareSteps } from "../../../src/commands/template-build/prepare-steps.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const NEVER = new AbortController().signal;
+
+function placeIn(folder: string) {
+  return { folder, file: join(folder, "Dockerfile") };
+}
+
+/** A file that nothing reads to its end. */
+async function writeLarge(folder: string): Promise<void> {
+  const path = join(folder, "large");
+  await writeFile(path, "");
+  await truncate(path, 1024 ** 4);
+}
+
+/** Of the files that this process has open. */
+async function openPaths(): Promise<(string | undefined)[]> {
+  const names = await readdir("/proc/self/fd");
+  return Promise.all(names.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => undefined)));
+}
 
 async function prepare(lines: readonly string[]) {
   await using place = await makeTempFolder();
@@ -14,7 +33,7 @@ async function prepare(lines: readonly string[]) {
   for (const name of ["package.json", "out.log", "[x]"]) await writeFile(join(folder, name), name);
   await writeFile(join(folder, ".dockerignore"), "*.log\n");
   const plan = readDockerfile(["FROM a", ...lines].join("\n"), "Dockerfile");
-  const { steps, notes } = await prepareSteps(folder, plan, join(folder, "Dockerfile"));
+  const { steps, notes } = await prepareSteps(placeIn(folder), plan, NEVER);
   const sources = steps.flatMap(({ step }) => (step.type === "COPY" ? step.args.slice(0, 2) : []));
   return { sources, notes };
 }
@@ -61,11 +80,20 @@ test("all sources that cannot be copied are told at once", async () => {
 
 test("a source that is missing is told before any content is read, which may take minutes", async () => {
   await using place = await makeTempFolder();
-  const large = join(place.path, "large");
-  await writeFile(large, "");
-  await truncate(large, 1024 ** 4);
+  await writeLarge(place.path);
   const plan = readDockerfile("FROM a\nCOPY large x\nCOPY b x\nCOPY . x", "Dockerfile");
-  await expect(prepareSteps(place.path, plan, join(place.path, "Dockerfile"))).rejects.toThrow(
+  await expect(prepareSteps(placeIn(place.path), plan, NEVER)).rejects.toThrow(
     "Dockerfile:3: COPY: b matches no file that is not ignored",
   );
+});
+
+test("a build that is stopped reads no file to its end", async () => {
+  await using place = await makeTempFolder();
+  await writeLarge(place.path);
+  const plan = readDockerfile("FROM a\nCOPY large x", "Dockerfile");
+  const stop = new AbortController();
+  const preparing = prepareSteps(placeIn(place.path), plan, stop.signal);
+  await expect.poll(openPaths).toContain(join(place.path, "large"));
+  stop.abort();
+  await expect(preparing).rejects.toThrow(/abort/);
 });
