@@ -71,7 +71,7 @@ function switchFault(
   const isAlone = setting?.isSwitch === true && value === undefined;
   if (!isAlone || following?.kind !== "positional") return undefined;
   const word = following.value ?? "";
-  if (!/^(?:on|off|true|false|yes|no|0|1)$/.test(word)) return undefined;
+  if (!/^(?:on|off|true|false|yes|no|0|1)$/i.test(word)) return undefined;
   return `takes no value in a word of its own: ${rawName}, or --${setting.flag}=${word}`;
 }
 

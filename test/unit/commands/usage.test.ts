@@ -51,6 +51,11 @@ test.for([
     fault:
       "--allow-host-template: takes no value in a word of its own: --allow-host-template, or --allow-host-template=on",
   },
+  {
+    argv: ["template", "build", "--allow-host-template", "False"],
+    fault:
+      "--allow-host-template: takes no value in a word of its own: --allow-host-template, or --allow-host-template=False",
+  },
   { argv: ["serve", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["serve", "--", "x"], fault: "x: one word too many: sandbox-mcp serve" },
   { argv: ["stdio", "\u001b[2J"], fault: '"\\u001b[2J": one word too many: sandbox-mcp stdio' },
