@@ -170,8 +170,8 @@ class Kernel:
     def freeze(self, is_frozen):
         """Stops the process while its output waits for a slow reader, and reads none of it meanwhile.
 
-        The signal does not reach programs in sessions of their own; a full pipe stops them. The output
-        of a process that has ended is read to its end.
+        The signal does not reach programs in sessions of their own; what they write to is full at some
+        time, and stops them. The output of a process that has ended is read to its end.
         """
         if self.is_frozen == is_frozen or (is_frozen and not self.is_alive):
             return

@@ -27,7 +27,8 @@ class LineKernel(Kernel):
         self.count = 0
         self.writer = None
         self.answers = None
-        self.answer = None
+        # Of the pipe of answers.
+        self.transport = None
 
     def command(self, asked, answered):
         raise NotImplementedError
@@ -47,7 +48,7 @@ class LineKernel(Kernel):
             os.close(asked)
             os.close(answered)
         self.writer = await open_writer(write_end)
-        self.answers = await open_reader(read_end, MAX_ANSWER_BYTES)
+        self.answers, self.transport = await open_reader(read_end, MAX_ANSWER_BYTES)
         try:
             line = await asyncio.wait_for(self.answers.readline(), START_TIMEOUT_S)
         except (asyncio.TimeoutError, ValueError):
@@ -105,6 +106,16 @@ class LineKernel(Kernel):
         """One answer; empty once the process has ended."""
         return await self._before_end(self.answers.readline())
 
+    def freeze(self, is_frozen):
+        super().freeze(is_frozen)
+        if self.transport.is_closing():
+            return
+        # A program in a session of its own may write answers, too.
+        if self.is_frozen:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
     async def _before_end(self, work):
         """What comes of the work; empty once the process has ended, whoever else holds its pipes."""
         working = asyncio.ensure_future(work)
@@ -112,6 +123,7 @@ class LineKernel(Kernel):
         try:
             await asyncio.wait([working, ended], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
+                self.freeze(False)
                 await asyncio.wait([working], timeout=LAST_ANSWER_S)
             return working.result() if working.done() else b""
         finally:

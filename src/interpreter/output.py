@@ -87,5 +87,6 @@ async def open_reader(descriptor, limit):
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
     protocol = asyncio.StreamReaderProtocol(reader)
-    await loop.connect_read_pipe(lambda: protocol, os.fdopen(descriptor, "rb", buffering=0))
-    return reader
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
+    return reader, transport

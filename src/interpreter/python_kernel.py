@@ -97,6 +97,7 @@ class PythonKernel(Kernel):
         """Fails what runs once the process or its connection has ended."""
         ends = [asyncio.ensure_future(self.process.wait()), self.connection.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self.freeze(False)
         await asyncio.wait(ends, timeout=END_S)
         if self.over is not None and not self.over.done():
             self.over.set_exception(KernelDied(self.death()))
@@ -137,6 +138,14 @@ class PythonKernel(Kernel):
         super().interrupt()
         # A cell that awaits hears of a signal once its loop has something else to do.
         self.connection.transport.write(frame_of("wake", b""))
+
+    def freeze(self, is_frozen):
+        super().freeze(is_frozen)
+        # A program in a session of its own may write to the connection, too.
+        if self.is_frozen:
+            self.connection.transport.pause_reading()
+        else:
+            self.connection.transport.resume_reading()
 
     def _take(self, kind, text):
         if kind in ("done", "ready"):

@@ -119,28 +119,56 @@ test("a restart does not wait for a caller who reads nothing", { timeout: 30_000
   await server.call("DELETE", `/contexts/${context_id}`);
 });
 
-test("a reader who takes nothing stops programs in sessions of their own", async () => {
-  const context_id = await makeContext("bash");
-  const code = `echo $$; setsid perl -e 'print "y" x 65536 for 1 .. 1200' & wait`;
-  const body = JSON.stringify({ code, context_id });
-  const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
-  const head = `connection: close\r\ncontent-length: ${body.length}`;
-  socket.write(`POST /execute HTTP/1.1\r\n${head}\r\n\r\n${body}`);
-  const [first] = await once(socket, "data");
-  socket.pause();
-  const kernel = /"text": "([0-9]+)/.exec(String(first))?.[1] ?? "";
-  await untilStopped(kernel);
-  const [writer = ""] = childrenOf(kernel);
-  await untilItWaits(writer);
-  expect(writtenBy(writer)).toBeLessThan(48 * 1024 * 1024);
-  let received = String(first).split("y").length;
-  socket.on("data", (data) => (received += String(data).split("y").length - 1));
-  socket.resume();
-  await once(socket, "close");
-  // The names of fields have the letter, too.
-  expect(received).toBeGreaterThan(1200 * 65536);
-  await server.call("DELETE", `/contexts/${context_id}`);
-});
+/** Programs in sessions of their own, with what they write to: the output, the pipe of answers. */
+const WRITERS = {
+  bash: `echo $$; setsid perl -e 'print "y" x 65536 for 1 .. 1200' & wait`,
+  js: String.raw`
+    const { readdirSync, readFileSync, readlinkSync } = require("node:fs");
+    const links = readdirSync("/proc/self/fd").flatMap((fd) => {
+      try { return [[fd, readlinkSync("/proc/self/fd/" + fd)]]; } catch { return []; }
+    });
+    // The kernel has one end of it, that to write to.
+    const [answers] = links.find(([fd, link]) => fd > 2 && link.startsWith("pipe:") &&
+      links.filter((other) => other[1] === link).length === 1 &&
+      /flags:\s+\d*1$/m.test(readFileSync("/proc/self/fdinfo/" + fd, "latin1")));
+    const program = 'open $o, ">&=", 3;' +
+      'print $o q({"type":"result","data":{"text/plain":"), "y" x 65536, qq("}}\n) for 1 .. 2000';
+    const options = { detached: true, stdio: ["ignore", "ignore", 2, Number(answers)] };
+    console.log(process.pid);
+    const writer = require("node:child_process").spawn("perl", ["-e", program], options);
+    await new Promise((resolve) => writer.on("exit", resolve));`,
+};
+
+test.for([
+  { language: "bash", parts: 1_200, mostMiB: 48 },
+  // A reply may have as much again on its way, as answers come in larger parts.
+  { language: "js", parts: 2_000, mostMiB: 96 },
+] as const)(
+  "a reader who takes nothing stops programs in sessions of their own: $language",
+  async (kind) => {
+    const { language, parts, mostMiB } = kind;
+    const context_id = await makeContext(language);
+    const code = WRITERS[language];
+    const body = JSON.stringify({ code, context_id });
+    const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+    const head = `connection: close\r\ncontent-length: ${body.length}`;
+    socket.write(`POST /execute HTTP/1.1\r\n${head}\r\n\r\n${body}`);
+    const [first] = await once(socket, "data");
+    socket.pause();
+    const kernel = /"text": "([0-9]+)/.exec(String(first))?.[1] ?? "";
+    await untilStopped(kernel);
+    const [writer = ""] = childrenOf(kernel);
+    await untilItWaits(writer);
+    expect(writtenBy(writer)).toBeLessThan(mostMiB * 1024 * 1024);
+    let received = String(first).split("y").length;
+    socket.on("data", (data) => (received += String(data).split("y").length - 1));
+    socket.resume();
+    await once(socket, "close");
+    // The names of fields have the letter, too.
+    expect(received).toBeGreaterThan(parts * 65536);
+    await server.call("DELETE", `/contexts/${context_id}`);
+  },
+);
 
 function childrenOf(pid: string): readonly string[] {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ");

@@ -60,3 +60,41 @@ async def main():
     return texts`;
   expect(await evaluate(program)).toEqual(["1", "22", "33"]);
 });
+
+test("a program that writes to the connection waits for a slow reader", async () => {
+  const program = `
+async def main():
+    kernel, theirs = await start()
+    lines = []
+    cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
+    await asyncio.sleep(0)
+    kernel.freeze(True)
+    writing = asyncio.ensure_future(write(theirs, said("y" * 1000) * 5000 + frame_of("done", b"1")))
+    await asyncio.wait([writing], timeout=1)
+    taken, is_waiting = len(lines), not writing.done()
+    kernel.freeze(False)
+    await asyncio.gather(writing, cell)
+    await kernel.stop()
+    return [taken, is_waiting, len(lines)]`;
+  expect(await evaluate(program)).toEqual([0, true, 5000]);
+});
+
+test("what a kernel wrote last is read, also where its reader is slow", async () => {
+  const program = `
+async def main():
+    kernel, theirs = await start()
+    lines = []
+    cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
+    await asyncio.sleep(0)
+    kernel.freeze(True)
+    await write(theirs, said("last"))
+    theirs.close()
+    kernel.process.kill()
+    try:
+        await cell
+    except Exception as error:
+        lines.append(str(error))
+    await kernel.stop()
+    return [line["text"] for line in lines[:-1]] + [lines[-1].split(",")[0]]`;
+  expect(await evaluate(program)).toEqual(["last", "the kernel was ended by SIGKILL"]);
+});
