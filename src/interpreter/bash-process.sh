@@ -22,7 +22,7 @@ for ((__rounds = 1; __rounds; __rounds--)); do
   # Bash warns of a locale of the cell's own that is not there each time that it goes back to it. The time
   # limit of reads that a cell may set is for its own.
   if IFS= TMOUT= builtin read -r -d '' -u 200 __news && IFS= builtin read -r -d '' -u 200 __before && IFS=' ' builtin read -r -d '' -a __names -u 200 &&
-    IFS= builtin read -r -d '' -u 200 __size && { IFS= LC_ALL=C builtin read -r -N "$__size" -u 200 __code; } 2>/dev/null && [[ -n $__size ]]; then
+    IFS= builtin read -r -d '' -u 200 __size && IFS= builtin read -r -d '' -u 200 __number && { IFS= LC_ALL=C builtin read -r -N "$__size" -u 200 __code; } 2>/dev/null && [[ -n $__size ]]; then
     builtin eval "$__news"
     __after=
     for __name in "${__names[@]}"; do
@@ -54,6 +54,6 @@ for ((__rounds = 1; __rounds; __rounds--)); do
     if ((__status != 0)); then
       builtin printf '{"type":"error","name":"ExitStatus","value":"%d","traceback":""}\n' "$__status" >&201
     fi
-    builtin printf '{"type":"done"}\n' >&201 && __rounds=2
+    builtin printf '{"type":"done","number":%d}\n' "$__number" >&201 && __rounds=2
   fi
 done

@@ -290,7 +290,7 @@ function startWorker() {
     });
     finish = undefined;
     if (error !== undefined) answer({ type: "error", ...error });
-    answer({ type: "done" });
+    answer({ type: "done", number: question.number });
   }
 }
 

@@ -25,6 +25,8 @@ class LineKernel(Kernel):
     def __init__(self, owner, cwd):
         super().__init__(owner, cwd)
         self.count = 0
+        # Of the running cell: a cell may write answers, too, and claims no end of a later one.
+        self.number = 0
         self.writer = None
         self.answers = None
         # Of the pipe of answers.
@@ -67,6 +69,7 @@ class LineKernel(Kernel):
 
     async def execute(self, code, variables, emit):
         self.count += 1
+        self.number += 1
         emit({"type": "number_of_executions", "execution_count": self.count})
         self.emit = emit
         try:
@@ -100,7 +103,7 @@ class LineKernel(Kernel):
             self.emit(result_line(answer["data"], bool(answer.get("main"))))
         elif kind == "error":
             self.emit(error_line(answer["name"], answer["value"], answer["traceback"]))
-        return None if kind == "done" else answer
+        return None if kind == "done" and answer.get("number") == self.number else answer
 
     async def _read_line(self):
         """One answer; empty once the process has ended."""
@@ -158,7 +161,7 @@ class JavascriptKernel(LineKernel):
         return ("node", *options, program, str(asked), str(answered))
 
     def question(self, code, variables):
-        question = {"code": code, "variables": variables, "news": self.news()}
+        question = {"code": code, "variables": variables, "news": self.news(), "number": self.number}
         return json.dumps(question).encode("ascii") + b"\n"
 
     async def execute(self, code, variables, emit):
@@ -183,7 +186,7 @@ class BashKernel(LineKernel):
         names = [name for name in variables if is_name(name)]
         # A text with NUL would end the question early; bash has no such texts.
         cell = code.replace("\0", "").encode()
-        parts = (exports(self.news()), exports(variables), " ".join(names), str(len(cell)))
+        parts = (exports(self.news()), exports(variables), " ".join(names), str(len(cell)), str(self.number))
         return b"".join(part.replace("\0", "").encode() + b"\0" for part in parts) + cell
 
 

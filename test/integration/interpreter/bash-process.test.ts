@@ -8,7 +8,7 @@ import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 
 const PROGRAM = resolve(import.meta.dirname, "../../../src/interpreter/bash-process.sh");
-const DONE = '{"type":"done"}\n';
+const DONE = '{"type":"done","number":1}\n';
 
 /** Runs cells in a process with these descriptors, and returns its answers and its output. */
 async function runCells(
@@ -29,7 +29,7 @@ async function runCells(
   const output = Promise.all([text(answers), text(child.stdout ?? Readable.from([]))]);
   // Each with a variable of its call.
   questions.end(
-    cells.map((cell) => `\0\\builtin export A=1\n\0A\0${cell.length}\0${cell}`).join(""),
+    cells.map((cell) => `\0\\builtin export A=1\n\0A\0${cell.length}\x001\0${cell}`).join(""),
   );
   await once(child, "close");
   expect(child.signalCode, "it does not end by itself").toBeNull();

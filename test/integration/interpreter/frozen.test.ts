@@ -119,18 +119,20 @@ test("a restart does not wait for a caller who reads nothing", { timeout: 30_000
   await server.call("DELETE", `/contexts/${context_id}`);
 });
 
+/** Of a JavaScript kernel, which has one end of that pipe, to write to. */
+const FIND_ANSWERS = String.raw`const { readdirSync, readFileSync, readlinkSync } = require("node:fs");
+    const links = readdirSync("/proc/self/fd").flatMap((fd) => {
+      try { return [[fd, readlinkSync("/proc/self/fd/" + fd)]]; } catch { return []; }
+    });
+    const [answers] = links.find(([fd, link]) => fd > 2 && link.startsWith("pipe:") &&
+      links.filter((other) => other[1] === link).length === 1 &&
+      /flags:\s+\d*1$/m.test(readFileSync("/proc/self/fdinfo/" + fd, "latin1")));`;
+
 /** Programs in sessions of their own, with what they write to: the output, the pipe of answers. */
 const WRITERS = {
   bash: `echo $$; setsid perl -e 'print "y" x 65536 for 1 .. 1200' & wait`,
   js: String.raw`
-    const { readdirSync, readFileSync, readlinkSync } = require("node:fs");
-    const links = readdirSync("/proc/self/fd").flatMap((fd) => {
-      try { return [[fd, readlinkSync("/proc/self/fd/" + fd)]]; } catch { return []; }
-    });
-    // The kernel has one end of it, that to write to.
-    const [answers] = links.find(([fd, link]) => fd > 2 && link.startsWith("pipe:") &&
-      links.filter((other) => other[1] === link).length === 1 &&
-      /flags:\s+\d*1$/m.test(readFileSync("/proc/self/fdinfo/" + fd, "latin1")));
+    ${FIND_ANSWERS}
     const program = 'open $o, ">&=", 3;' +
       'print $o q({"type":"result","data":{"text/plain":"), "y" x 65536, qq("}}\n) for 1 .. 2000';
     const options = { detached: true, stdio: ["ignore", "ignore", 2, Number(answers)] };
@@ -205,4 +207,17 @@ test.for([
     value: text,
     traceback: "",
   });
+});
+
+test("an end that a cell claims is not the end of later cells", async () => {
+  const context_id = await makeContext("js");
+  const claim = `${FIND_ANSWERS}
+    require("node:fs").writeSync(Number(answers), '{"type":"done","number":1}\\n'.repeat(3));`;
+  await server.run(claim, { context_id });
+  const texts = [];
+  for (const text of ["a", "b", "c"]) {
+    texts.push(textOf(await server.run(`console.log("${text}")`, { context_id }), "stdout"));
+  }
+  expect(texts).toEqual(["a\n", "b\n", "c\n"]);
+  await server.call("DELETE", `/contexts/${context_id}`);
 });
