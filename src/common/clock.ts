@@ -68,3 +68,11 @@ export async function withDeadline<T>(
     clearTimeout(timer);
   }
 }
+
+/** Waits for a promise that never rejects, or until `ms` have passed. */
+export async function waitAtMost(promise: Promise<unknown>, ms: number): Promise<void> {
+  const { promise: late, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
+}

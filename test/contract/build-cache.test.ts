@@ -1,7 +1,7 @@
 /** What a build takes from the cache: the steps of builds, and nothing that a sandbox made. */
 
 import { userInfo } from "node:os";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -9,8 +9,8 @@ import { makeTempFolder } from "../support/temp-folder.ts";
 const LIMIT_MS = 30_000;
 const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } as const;
 
-/** The layers of a new build of the same template. */
-async function build({ embedded }: TestService) {
+/** Starts a new build of the same template; returns what tells its state. */
+async function start({ embedded }: TestService) {
   const { builds } = embedded.sandboxes;
   const wanted = { name: "server", tags: [], cpus: undefined, memoryMb: undefined };
   const { template, build: made } = builds.request(wanted);
@@ -22,8 +22,14 @@ async function build({ embedded }: TestService) {
     readyCommand: undefined,
   });
   const state = () => builds.status(template.templateId, made.buildId, FILTER).build.status;
+  return { state, buildId: made.buildId };
+}
+
+/** The layers of a new build of the same template. */
+async function build(service: TestService) {
+  const { state, buildId } = await start(service);
   await expect.poll(state, { timeout: LIMIT_MS }).toBe("ready");
-  return embedded.store.builds.get(made.buildId)?.layers;
+  return service.embedded.store.builds.get(buildId)?.layers;
 }
 
 test("a snapshot or a fork of a template's sandbox is not taken for the template", async () => {
@@ -42,4 +48,13 @@ test("a snapshot or a fork of a template's sandbox is not taken for the template
   expect((await post("snapshots", { name: "changed" })).status).toBe(201);
   expect((await post("fork", { count: 1 })).status).toBe(201);
   expect(await build(service)).toEqual(before);
+});
+
+test("a build whose steps are all cached is ready when its start is answered", async () => {
+  await using service = await startTestService({ engine: createLayerEngine() });
+  await build(service);
+  // The wait for a short build has no end by time.
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  expect((await start(service)).state()).toBe("ready");
 });

@@ -1,6 +1,6 @@
 /** One started process: its input, its readers, its end. */
 
-import { setTimeout as delay } from "node:timers/promises";
+import { waitAtMost } from "../../common/clock.ts";
 import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import {
@@ -138,10 +138,7 @@ export class RunningProcess {
 
   /** Waits until a process that was killed is gone, or for a second. */
   async waitForExit(): Promise<void> {
-    const stop = new AbortController();
-    const late = delay(KILL_WAIT_MS, undefined, { signal: stop.signal }).catch(() => undefined);
-    await Promise.race([this.#carrier.exited, late]);
-    stop.abort();
+    await waitAtMost(this.#carrier.exited, KILL_WAIT_MS);
   }
 
   /** Kills the process if it still lives. */

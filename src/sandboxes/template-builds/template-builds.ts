@@ -1,7 +1,7 @@
 /** Template builds as a team sees them: requested, given their steps, followed, cancelled. */
 
 import { randomUUID } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import { waitAtMost } from "../../common/clock.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { asOperation } from "../../common/operation.ts";
 import { step } from "../../common/steps.ts";
@@ -245,12 +245,5 @@ async function startBuild(
       }
     },
   });
-  await endedOrLate(ended, SHORT_BUILD_MS);
-}
-
-async function endedOrLate(ended: Promise<void>, ms: number): Promise<void> {
-  const stop = new AbortController();
-  const late = delay(ms, undefined, { signal: stop.signal }).catch(() => undefined);
-  await Promise.race([ended, late]);
-  stop.abort();
+  await waitAtMost(ended, SHORT_BUILD_MS);
 }
