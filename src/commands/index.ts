@@ -116,15 +116,15 @@ function formsOf({ name, forms = [name] }: Command): readonly string[] {
 
 /** The help of one command, or of one of its actions: what it does and the flags that it takes. */
 function commandHelp(command: Command, action: string): string {
-  const { name, summary, actions = {} } = command;
-  const isOfAction = Object.hasOwn(actions, action);
+  const { name, summary, actions } = command;
+  const isOfAction = Object.hasOwn(actions ?? {}, action);
   const forms = formsOf(command).filter((form) => !isOfAction || form.split(" ")[1] === action);
   return [
     `sandbox-mcp ${name}: ${summary}`,
     "",
     "Usage:",
     ...forms.map((form) => `  sandbox-mcp ${form} [FLAGS]`),
-    ...(isOfAction || name !== "template" ? [] : [ACTION_HELP]),
+    ...(isOfAction || actions === undefined ? [] : [`  ${name} ACTION --help: one action alone.`]),
     "",
     FLAGS_TITLE,
     ...describeFlags((flag) => readsFlag(command, action, flag)),
@@ -153,6 +153,5 @@ export function helpText(command?: Command, action = ""): string {
   ].join("\n");
 }
 
-const ACTION_HELP = "  template ACTION --help: the flags of one action.";
 const FLAGS_TITLE =
   "Flags (the table Settings of the README has the variable and the default of each):";
