@@ -22,11 +22,21 @@ async def start():
     kernel = PythonKernel(Owner(), "/")
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    kernel.connection = Connection(kernel._take)
+    taken = []
+    def take(kind, text):
+        taken.append(kind)
+        kernel._take(kind, text)
+    kernel.connection = Connection(take)
     await asyncio.get_running_loop().create_unix_connection(lambda: kernel.connection, sock=ours)
     kernel.process = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
     kernel.end = asyncio.ensure_future(kernel._watch_end())
-    return kernel, theirs
+    return kernel, theirs, taken
+
+async def begin(kernel):
+    lines = []
+    cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
+    await asyncio.sleep(0)
+    return lines, cell
 
 def said(text):
     return frame_of("stream", json.dumps({"name": "stdout", "text": text}).encode())
@@ -44,16 +54,15 @@ async function evaluate(program: string): Promise<unknown> {
 test("an end that a cell claims is not the end of a later cell", async () => {
   const program = `
 async def main():
-    kernel, theirs = await start()
-    texts = []
+    kernel, theirs, taken = await start()
+    texts, sent = [], 0
     for number in (1, 2, 3):
-        lines = []
-        cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
-        await asyncio.sleep(0)
+        lines, cell = await begin(kernel)
         # Of the first one, twice: by the cell, and at its end.
         for ended in (1, number):
             await write(theirs, said(f"{number}") + frame_of("done", str(ended).encode()))
-            await asyncio.sleep(0.05)
+            sent += 2
+            while len(taken) < sent: await asyncio.sleep(0)
         await cell
         texts.append("".join(line["text"] for line in lines))
     await kernel.stop()
@@ -64,10 +73,8 @@ async def main():
 test("a program that writes to the connection waits for a slow reader", async () => {
   const program = `
 async def main():
-    kernel, theirs = await start()
-    lines = []
-    cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
-    await asyncio.sleep(0)
+    kernel, theirs, _ = await start()
+    lines, cell = await begin(kernel)
     kernel.freeze(True)
     writing = asyncio.ensure_future(write(theirs, said("y" * 1000) * 5000 + frame_of("done", b"1")))
     await asyncio.wait([writing], timeout=1)
@@ -82,10 +89,8 @@ async def main():
 test("what a kernel wrote last is read, also where its reader is slow", async () => {
   const program = `
 async def main():
-    kernel, theirs = await start()
-    lines = []
-    cell = asyncio.ensure_future(kernel.execute("", {}, lines.append))
-    await asyncio.sleep(0)
+    kernel, theirs, _ = await start()
+    lines, cell = await begin(kernel)
     kernel.freeze(True)
     await write(theirs, said("last"))
     theirs.close()
