@@ -7,8 +7,9 @@ import os
 import shlex
 from pathlib import Path
 
+from answers import open_answers
 from kernel import Kernel, KernelDied, KernelFailed, open_pipes
-from output import open_reader, open_writer
+from output import open_writer
 from results import error_line, result_line
 
 HERE = Path(__file__).parent
@@ -29,8 +30,6 @@ class LineKernel(Kernel):
         self.number = 0
         self.writer = None
         self.answers = None
-        # Of the pipe of answers.
-        self.transport = None
 
     def command(self, asked, answered):
         raise NotImplementedError
@@ -50,9 +49,9 @@ class LineKernel(Kernel):
             os.close(asked)
             os.close(answered)
         self.writer = await open_writer(write_end)
-        self.answers, self.transport = await open_reader(read_end, MAX_ANSWER_BYTES)
+        self.answers = await open_answers(read_end, MAX_ANSWER_BYTES)
         try:
-            line = await asyncio.wait_for(self.answers.readline(), START_TIMEOUT_S)
+            line = await asyncio.wait_for(self.answers.take(), START_TIMEOUT_S)
         except (asyncio.TimeoutError, ValueError):
             line = b""
         if line.strip() != b"ready":
@@ -107,17 +106,12 @@ class LineKernel(Kernel):
 
     async def _read_line(self):
         """One answer; empty once the process has ended."""
-        return await self._before_end(self.answers.readline())
+        return await self._before_end(self.answers.take())
 
     def freeze(self, is_frozen):
         super().freeze(is_frozen)
-        if self.transport.is_closing():
-            return
         # A program in a session of its own may write answers, too.
-        if self.is_frozen:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
+        self.answers.pause(self.is_frozen)
 
     async def _before_end(self, work):
         """What comes of the work; empty once the process has ended, whoever else holds its pipes."""

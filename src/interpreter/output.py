@@ -81,12 +81,3 @@ async def open_writer(descriptor):
         asyncio.streams.FlowControlMixin, os.fdopen(descriptor, "wb", buffering=0)
     )
     return asyncio.StreamWriter(transport, protocol, None, loop)
-
-
-async def open_reader(descriptor, limit):
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=limit)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    pipe = os.fdopen(descriptor, "rb", buffering=0)
-    transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
-    return reader, transport

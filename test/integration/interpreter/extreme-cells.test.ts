@@ -1,9 +1,7 @@
 /** Blank, long and large cells, and the numbers of cells: each costs what it is worth. */
 
-import { execFile } from "node:child_process";
-import { resolve } from "node:path";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { evaluate } from "../../support/daemon/interpreter-modules.ts";
 import {
   startInterpreterServer,
   textOf,
@@ -11,21 +9,11 @@ import {
   type InterpreterServer,
 } from "../../support/daemon/interpreter-server.ts";
 
-const execute = promisify(execFile);
-const PROGRAMS = resolve(import.meta.dirname, "../../../src/interpreter");
-
 let server: InterpreterServer;
 beforeAll(async () => {
   server = await startInterpreterServer();
 }, 30_000);
 afterAll(async () => server[Symbol.asyncDispose]());
-
-/** What a program prints as JSON that imports the interpreter's modules. */
-async function evaluate(program: string): Promise<unknown> {
-  const whole = `import json, sys\nsys.path.insert(0, ${JSON.stringify(PROGRAMS)})\n${program}`;
-  const { stdout } = await execute("python3", ["-B", "-c", whole], { timeout: 30_000 });
-  return JSON.parse(stdout);
-}
 
 function numberOf(lines: readonly CellLine[]): unknown {
   return lines.find(({ type }) => type === "number_of_executions")?.["execution_count"];

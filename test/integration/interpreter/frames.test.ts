@@ -1,19 +1,7 @@
 /** Frames between a Python kernel and its server, and the kernel's end of their connection. */
 
-import { execFile } from "node:child_process";
-import { resolve } from "node:path";
-import { promisify } from "node:util";
 import { expect, test } from "vitest";
-
-const run = promisify(execFile);
-const PROGRAMS = resolve(import.meta.dirname, "../../../src/interpreter");
-
-/** What a program prints as JSON that imports the interpreter's modules. */
-async function evaluate(program: string): Promise<unknown> {
-  const whole = `import json, sys\nsys.path.insert(0, ${JSON.stringify(PROGRAMS)})\n${program}`;
-  const { stdout } = await run("python3", ["-B", "-c", whole], { timeout: 30_000 });
-  return JSON.parse(stdout);
-}
+import { evaluate } from "../../support/daemon/interpreter-modules.ts";
 
 /** A channel with a loop, whose cells are `run`; `ours` is the end of the server. */
 const CHANNEL = `
