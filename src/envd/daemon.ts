@@ -3,13 +3,13 @@
 import { createGate, type Gate } from "../common/concurrency.ts";
 import { createTurns, type Turns } from "../common/turns.ts";
 import { createAttributes, type Attributes } from "./attributes.ts";
-import { findBundledProgram, type Command } from "./bundled-program.ts";
+import { findBundledProgram } from "./bundled-program.ts";
 import { Staging } from "./files/staging.ts";
 import { createIdleMemory, type IdleMemory } from "./idle-memory.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { findPerlPrograms, type PerlPrograms } from "./perl-programs.ts";
-import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
+import { createSpawner, type Spawner } from "./process/spawner.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
 import { createInotify } from "./watch/inotify.ts";
@@ -30,12 +30,10 @@ export interface Daemon {
   readonly listings: Gate;
   /** Where programs look for their sandbox; undefined where the daemon shares its world. */
   readonly identityDirectory: string | undefined;
-  /** The program that changes the identity of a process; undefined where none is carried. */
-  readonly helper: Command | undefined;
   /** What makes the system calls that Node lacks. */
   readonly perl: PerlPrograms;
   /** Of processes without a terminal. */
-  readonly pipes: PipeSource;
+  readonly spawner: Spawner;
 }
 
 const MAX_LISTINGS = 2;
@@ -48,7 +46,7 @@ export function createDaemon(directory: string): Daemon {
   const perl = findPerlPrograms(directory);
   const attributes = createAttributes(perl.attributes);
   const inotify = createInotify(perl.inotify);
-  const helper = findBundledProgram(directory, "setpriv");
+  const isAlone = findBundledProgram(directory, "perl") !== undefined;
   return {
     settings: createSettings(),
     rest: createIdleMemory(),
@@ -59,10 +57,9 @@ export function createDaemon(directory: string): Daemon {
     replacements: createTurns(),
     listings: createGate(MAX_LISTINGS),
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
-    helper,
-    identityDirectory: helper === undefined ? undefined : IDENTITY_DIRECTORY,
+    identityDirectory: isAlone ? IDENTITY_DIRECTORY : undefined,
     perl,
-    pipes: createPipeSource(perl.makePipes),
+    spawner: createSpawner(perl.spawner),
     attributes,
   };
 }

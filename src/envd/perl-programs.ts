@@ -6,7 +6,7 @@ import { findBundledProgram, type Command } from "./bundled-program.ts";
 export interface PerlPrograms {
   readonly attributes: Command;
   readonly inotify: Command;
-  readonly makePipes: Command;
+  readonly spawner: Command;
   readonly terminal: Command;
 }
 
@@ -18,7 +18,7 @@ export function findPerlPrograms(directory: string): PerlPrograms {
   return {
     attributes: command("attributes.pl"),
     inotify: command("inotify.pl"),
-    makePipes: command("make-pipes.pl"),
+    spawner: command("spawner.pl"),
     terminal: command("terminal.pl"),
   };
 }

@@ -16,7 +16,7 @@ use v5.14;
 my ( $tiocswinsz, $tiocsctty, $tiocsptlck, $tiocgptpeer ) = ( 0x5414, 0x540E, 0x40045431, 0x5441 );
 my $tiocgptn = 0x80045430;
 my ( $o_rdwr, $o_noctty, $o_nonblock, $f_setfl ) = ( 2, 0400, 04000, 4 );
-my ( $enoent, $eintr, $eagain, $enosys ) = ( 2, 4, 11, 38 );
+my ( $eintr, $eagain, $enosys ) = ( 4, 11, 38 );
 # One read gives 4 KiB at most; so much is gathered before it is passed on.
 my $full = 16384;
 
@@ -25,6 +25,8 @@ open( my $report, '>&=', 4 ) or exit 111;
 sub fail { my $code = $! + 0; syswrite $report, "fail $code $_[0]\n"; exit 111 }
 my $numbers = do( $0 =~ s{[^/]*\z}{syscalls.pl}r ) or fail('table of system calls');
 my $call = $numbers->( $ARGV[0] ) or fail('architecture');
+my $load = do( $0 =~ s{[^/]*\z}{execute.pl}r ) or fail('execution');
+my ( $execute, $give_up ) = $load->($call);
 
 sub take {
     my ( $size, $bytes ) = ( $_[0], '' );
@@ -34,9 +36,10 @@ sub take {
     return $bytes;
 }
 my @field = split /\0/, take( unpack 'N', take(4) ), -1;
-my ( $cols, $rows, $folder, $uid, $gid, $groups, $variables ) = splice @field, 0, 7;
-my @variable = splice @field, 0, $variables;
 pop @field;
+my ( $cols, $rows, $folder ) = splice @field, 0, 3;
+my @user = splice @field, 0, 3;
+my @variable = splice @field, 0, shift @field;
 
 sysopen( my $master, '/dev/ptmx', $o_rdwr | $o_noctty | $o_nonblock ) or fail('open /dev/ptmx');
 my $zero = pack 'i', 0;
@@ -63,36 +66,16 @@ sub resize {
     ioctl( $master, $tiocswinsz, $size );
 }
 resize( $cols, $rows ) or fail('size of terminal');
-$uid eq '' or chown( $uid, -1, $slave ) or fail('owner of terminal');
+$user[0] eq '' or chown( $user[0], -1, $slave ) or fail('owner of terminal');
 chdir $folder or fail('chdir');
 
-sub become {
-    my $list = pack 'L*', my @ids = split /,/, $groups;
-    syscall( $call->{setgroups}, scalar @ids, $list ) == 0 or return 0;
-    syscall( $call->{setresgid}, $gid + 0, $gid + 0, $gid + 0 ) == 0 or return 0;
-    return syscall( $call->{setresuid}, $uid + 0, $uid + 0, $uid + 0 ) == 0;
-}
-
-# Told on the terminal, as a shell would; at once, since perl itself would tidy up aloud.
-sub give_up {
-    my ( $what, $code ) = ( $_[0], $! + 0 );
-    syswrite $slave, "sh: $what: " . ( $code == $enoent ? 'not found' : "$!" ) . "\n";
-    syscall( $call->{exit_group}, $code == $enoent ? 127 : 126 );
-}
-
 sub run {
-    syscall( $call->{setsid} ) >= 0 or give_up('session');
-    ioctl( $slave, $tiocsctty, 0 ) or give_up('control of terminal');
+    syscall( $call->{setsid} ) >= 0 or $give_up->( $slave, 'session' );
+    ioctl( $slave, $tiocsctty, 0 ) or $give_up->( $slave, 'control of terminal' );
     open( STDIN, '<&', $slave ) && open( STDOUT, '>&', $slave ) && open( STDERR, '>&', $slave )
-        or give_up('terminal');
-    $uid eq '' or become() or give_up('identity');
-    $slave = \*STDERR;
+        or $give_up->( $slave, 'terminal' );
     syscall( $call->{close_range}, 3, 0xffffffff, 0 );
-    %ENV = ();
-    for (@variable) { $ENV{$1} = $2 if /^([^=]*)=(.*)$/s }
-    $! = $enoent;
-    exec { $field[0] } @field if $field[0] ne '';
-    give_up( $field[0] );
+    $execute->( \@user, \@variable, \@field );
 }
 defined( my $pid = fork ) or fail('fork');
 run() if $pid == 0;

@@ -21,17 +21,18 @@ import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 /** The subdirectory of the code interpreter. */
 const INTERPRETER = "interpreter";
 /**
- * What the daemon runs by its own perl, the table that each of these loads from beside it, and the
- * program of the host that knows the daemon's frames.
+ * What the daemon runs by its own perl, what these load from beside them, and the program of the
+ * host that knows the daemon's frames.
  */
 const DAEMON_PERL_FILES = [
   "abilities.pl",
   "attributes.pl",
+  "execute.pl",
   "inotify.pl",
   "listen-inside.pl",
-  "make-pipes.pl",
   "sentry-links.pl",
   "sentry-relay.pl",
+  "spawner.pl",
   "terminal.pl",
   "syscalls.pl",
 ] as const;
@@ -99,7 +100,6 @@ function locateParts(sources: DaemonSources): Parts {
   const programs = {
     node: realpathSync.native(sources.node),
     sh: realpathOf("/bin/sh"),
-    setpriv: realpathOf("/usr/bin/setpriv"),
     perl: realpathOf("/usr/bin/perl"),
   };
   const scripts: Record<string, string> = {
@@ -133,7 +133,7 @@ function realpathOf(path: string): string {
   } catch (error) {
     throw new SandboxError("failed_precondition", `no ${path}: ${errorText(error)}`, {
       cause: error,
-      hint: "run `npm run build` for the bundle; setpriv comes with util-linux, perl with perl-base",
+      hint: "run `npm run build` for the bundle; perl comes with perl-base",
     });
   }
 }

@@ -12,7 +12,7 @@ import { sendStatus } from "../exchange.ts";
 import { writeIdentity } from "../identity.ts";
 import { ensureDirectories } from "../owner.ts";
 import type { ControlExchange } from "./exchange.ts";
-import { preparePipes } from "./prepare-pipes.ts";
+import { prepareSpawner } from "./prepare-spawner.ts";
 
 /** Environment variables and a token; the host itself takes no larger request. */
 const MAX_BODY_BYTES = 16_777_216;
@@ -29,7 +29,7 @@ export async function init({ daemon, request, response, open }: ControlExchange)
   await open();
   sendStatus(response, 204, { "cache-control": "no-store", "x-envd-version": ENVD_VERSION });
   // Beside whatever its host does next; it never fails.
-  void preparePipes(daemon);
+  void prepareSpawner(daemon);
 }
 
 /** What a template has below /run and /dev is hidden by the empty file systems that are mounted there. */

@@ -14,7 +14,7 @@ import { createBaselineHandler, createChangesHandler, type ChangesSource } from 
 import type { ControlExchange, ControlHandler } from "./exchange.ts";
 import { init } from "./init.ts";
 import { createLogsHandler, forgetLog, keptLog } from "./logs.ts";
-import { preparePipes } from "./prepare-pipes.ts";
+import { prepareSpawner } from "./prepare-spawner.ts";
 import { createReachHandler, type Reach } from "./reach.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 import { usage } from "./usage.ts";
@@ -100,7 +100,7 @@ async function health({ response }: ControlExchange): Promise<void> {
 
 /** POST /rest: the daemon will not be asked for anything for a while. */
 async function idle({ daemon, response }: ControlExchange): Promise<void> {
-  await preparePipes(daemon);
+  await prepareSpawner(daemon);
   daemon.rest.now();
   sendStatus(response, 204, { "cache-control": "no-store" });
 }

@@ -15,7 +15,6 @@ import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
 import type { OutputBudget } from "./output-budget.ts";
-import type { PipeSource } from "./pipes.ts";
 import {
   startPiped,
   type ProcessStreams,
@@ -23,6 +22,7 @@ import {
   type TerminalSize,
 } from "./process-streams.ts";
 import { releaseBuffer } from "./release-buffer.ts";
+import type { Spawner } from "./spawner.ts";
 import { startOnTerminal } from "./terminal.ts";
 import { createWholeCharacters, type WholeCharacters } from "./whole-characters.ts";
 
@@ -32,7 +32,7 @@ export interface StartOptions {
   readonly tag: string | undefined;
   /** Counts only without a terminal. */
   readonly hasInput: boolean;
-  readonly pipes: PipeSource;
+  readonly spawner: Spawner;
   /** Of the client that starts it and reads its output. */
   readonly codec: Codec;
   readonly budget: OutputBudget;

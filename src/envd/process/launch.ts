@@ -1,33 +1,20 @@
 /** From a Start request to what is really executed: identity, environment, folder. */
 
-import {
-  closeSync,
-  constants,
-  openSync,
-  readSync,
-  realpathSync,
-  statSync,
-  type Stats,
-} from "node:fs";
+import { realpathSync, statSync, type Stats } from "node:fs";
 import { posix } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { fromSystemBytes, toSystemPath } from "../../common/file-names.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
-import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
+import { DEFAULT_PATH } from "../bundled-program.ts";
 import { errnoText } from "../errno.ts";
 import { canChangeOwner } from "../owner.ts";
 import type { User } from "../user.ts";
 import { requireExecutable, requireNames } from "./exec-bounds.ts";
 
-/** What is executed, and as whom; `file`, `args` and `ids` are what `spawn` is told for pipes. */
+/** What is executed, where and as whom. */
 export interface Launch {
-  readonly file: string;
-  readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Set only where no helper changes the identity. */
-  readonly ids: { readonly uid: number; readonly gid: number } | undefined;
-  /** The command itself. */
   readonly words: readonly string[];
   /** Whom the command belongs to; undefined where nothing can be changed. */
   readonly identity: Pick<User, "uid" | "gid" | "groups"> | undefined;
@@ -39,16 +26,7 @@ export interface LaunchRequest {
   /** Resolved. */
   readonly cwd: string;
   readonly globals: ReadonlyMap<string, string>;
-  /** The program that changes the identity, with the arguments before its own. */
-  readonly helper: Command | undefined;
 }
-
-/**
- * `exec` keeps the pid, and tells a missing command on stderr and by status 126 or 127; only of an
- * empty name some shells think that it exists.
- */
-const EXEC_SCRIPT =
-  '[ -n "$1" ] || { echo "sh: empty command not found" >&2; exit 127; }; exec "$@"';
 
 /**
  * Plans the execution.
@@ -66,74 +44,7 @@ export function planLaunch(request: LaunchRequest): Launch {
   const env = environmentOf(request);
   requireExecutable(words, env);
   requireEnterable(request);
-  return {
-    ...identify(request, words, env["PATH"] ?? ""),
-    cwd,
-    env,
-    words,
-    identity: canChangeOwner() ? request.user : undefined,
-  };
-}
-
-function identify(
-  request: LaunchRequest,
-  words: readonly [string, ...string[]],
-  path: string,
-): Pick<Launch, "file" | "args" | "ids"> {
-  const { user, helper } = request;
-  const isOther = canChangeOwner();
-  const shell = ["-c", EXEC_SCRIPT, "sh", ...words];
-  if (!isOther || helper === undefined) {
-    const ids = isOther && user.uid !== 0 ? { uid: user.uid, gid: user.gid } : undefined;
-    return { file: "/bin/sh", args: shell, ids };
-  }
-  const [file, ...before] = helper;
-  // Of a program that cannot be executed the helper would tell its own name first.
-  const executed = isExecutable(words[0], path, request) ? words : ["/bin/sh", ...shell];
-  const identity = ["--reuid", `${user.uid}`, "--regid", `${user.gid}`, "--groups"];
-  return {
-    file,
-    args: [...before, ...identity, user.groups.join(","), "--", ...executed],
-    ids: undefined,
-  };
-}
-
-/** Whether a program is found that its user may execute, as `execvp` looks for it. */
-function isExecutable(name: string, path: string, { cwd, user }: LaunchRequest): boolean {
-  const folders = name.includes("/") ? [""] : path.split(":");
-  return folders.some((folder) => {
-    try {
-      const file = posix.resolve(cwd, folder, name);
-      const stats = statSync(file);
-      if (!stats.isFile()) return false;
-      const isOpen = user.uid === 0 ? (stats.mode & 0o111) !== 0 : maySearch(stats, user);
-      return isOpen && hasInterpreter(file, cwd);
-    } catch {
-      // Missing, or not to be reached: what runs it says so.
-      return false;
-    }
-  });
-}
-
-/** What the kernel reads of a file to find its interpreter. */
-const HEAD_BYTES = 256;
-
-/** False for a script whose interpreter is no file. @throws the system's error for one that is missing */
-function hasInterpreter(file: string, cwd: string): boolean {
-  const head = Buffer.alloc(HEAD_BYTES);
-  // A program that holds a lease of it must not hold the daemon.
-  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    readSync(descriptor, head);
-  } finally {
-    closeSync(descriptor);
-  }
-  const interpreter = /^#![ \t]*(?<path>[^ \t\n\0]+)/.exec(head.toString("latin1"))?.groups?.[
-    "path"
-  ];
-  if (interpreter === undefined) return true;
-  const path = Buffer.from(interpreter, "latin1").toString();
-  return statSync(posix.resolve(cwd, path)).isFile();
+  return { cwd, env, words, identity: canChangeOwner() ? request.user : undefined };
 }
 
 /** How much of a command an error repeats. */
@@ -199,7 +110,7 @@ function parentsOf(path: string): string[] {
   return parents;
 }
 
-/** The permission to search a folder or to execute a file; the first class that fits decides, as in the kernel. */
+/** The permission to search a folder; the first class that fits decides, as in the kernel. */
 function maySearch(stats: Stats, user: User): boolean {
   if (stats.uid === user.uid) return (stats.mode & 0o100) !== 0;
   if (user.groups.includes(stats.gid)) return (stats.mode & 0o010) !== 0;

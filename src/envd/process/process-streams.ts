@@ -1,8 +1,5 @@
 /** A process as the system runs it, behind one face: with pipes here, with a terminal elsewhere. */
 
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
-import { closeSync, fchownSync } from "node:fs";
 import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../../common/errors.ts";
@@ -10,9 +7,10 @@ import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import type { OutputName } from "../../rpc/process-events.ts";
 import { errnoText } from "../errno.ts";
 import { isExhausted } from "../helper-fault.ts";
+import { killProcess } from "./kill.ts";
 import { commandText, type Launch } from "./launch.ts";
-import { toOutcome, type Outcome } from "./outcome.ts";
-import { closePipe, type Pipe, type PipeSource } from "./pipes.ts";
+import type { Outcome } from "./outcome.ts";
+import type { Spawned, Spawner } from "./spawner.ts";
 
 export interface TerminalSize {
   readonly cols: number;
@@ -46,88 +44,52 @@ interface PipedOptions {
   readonly config: ProcessConfig;
   readonly launch: Launch;
   readonly hasInput: boolean;
-  readonly pipes: PipeSource;
+  readonly spawner: Spawner;
 }
 
-/** Starts a process with pipes. @throws SandboxError invalid_argument, resource_exhausted */
+/**
+ * Starts a process with pipes.
+ * @throws SandboxError invalid_argument, resource_exhausted, unavailable, deadline_exceeded
+ */
 export async function startPiped(options: PipedOptions): Promise<ProcessStreams> {
-  const { config } = options;
-  const command = commandText(config);
-  const subject = `error starting process '${command}': fork/exec /bin/sh`;
-  const taken: Pipe[] = [];
+  const { config, launch, hasInput, spawner } = options;
+  let spawned: Spawned;
   try {
-    const stdin = options.hasInput ? await takePipe(options, taken) : undefined;
-    const stdout = await takePipe(options, taken);
-    const stderr = await takePipe(options, taken);
-    const ends = { stdin: stdin?.reader, stdout: stdout.writer, stderr: stderr.writer };
-    const { child, pid } = await spawnChild(options.launch, ends);
-    for (const end of Object.values(ends)) if (end !== undefined) closeSync(end);
-    return pipedCarrier(child, pid, {
-      input: stdin && new Socket({ fd: stdin.writer, readable: false, writable: true }),
-      stdout: new Socket({ fd: stdout.reader, readable: true, writable: false }),
-      stderr: new Socket({ fd: stderr.reader, readable: true, writable: false }),
-    });
+    spawned = await spawner.start(launch, hasInput);
   } catch (error) {
-    for (const pipe of taken) closePipe(pipe);
-    throw startFault(subject, error);
+    throw startFault(`error starting process '${commandText(config)}': fork/exec /bin/sh`, error);
   }
+  return pipedCarrier(spawned);
 }
 
-/** A pipe whose inner end belongs to the process's user, who may open it again by path. */
-async function takePipe({ pipes, launch }: PipedOptions, taken: Pipe[]): Promise<Pipe> {
-  const pipe = await pipes.take();
-  taken.push(pipe);
-  const { identity } = launch;
-  if (identity !== undefined) fchownSync(pipe.reader, identity.uid, identity.gid);
-  return pipe;
-}
-
-async function spawnChild(
-  launch: Launch,
-  ends: { readonly stdin: number | undefined; readonly stdout: number; readonly stderr: number },
-): Promise<{ readonly child: ChildProcess; readonly pid: number }> {
-  const child = spawn(launch.file, launch.args, {
-    cwd: launch.cwd,
-    env: launch.env,
-    stdio: [ends.stdin ?? "ignore", ends.stdout, ends.stderr],
-    ...launch.ids,
-  });
-  if (child.pid !== undefined) return { child, pid: child.pid };
-  const [error] = await once(child, "error");
-  throw error;
-}
-
-interface Streams {
-  readonly input: Socket | undefined;
-  readonly stdout: Socket;
-  readonly stderr: Socket;
-}
-
-function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): ProcessStreams {
-  const { input, stdout, stderr } = streams;
-  const exited = Promise.withResolvers<Outcome>();
-  // A signal that comes too late; the end is told by the other events.
-  child.on("error", () => undefined);
-  child.on("exit", (code, signal) => {
+function pipedCarrier({ pid, stdin, stdout, stderr, exited }: Spawned): ProcessStreams {
+  const input =
+    stdin === undefined ? null : new Socket({ fd: stdin, readable: false, writable: true });
+  const outputs: readonly (Output & { readonly stream: Socket })[] = [
+    { name: "stdout", stream: new Socket({ fd: stdout, readable: true, writable: false }) },
+    { name: "stderr", stream: new Socket({ fd: stderr, readable: true, writable: false }) },
+  ];
+  let isAlive = true;
+  const onExit = () => {
+    isAlive = false;
     input?.destroy();
-    exited.resolve(toOutcome(code, signal));
-  });
-  const ends = [stdout, stderr].map(async (stream) => {
+  };
+  // Resolves always.
+  void exited.then(onExit);
+  const ends = outputs.map(async ({ stream }) => {
     const { promise, resolve } = Promise.withResolvers<void>();
     stream.once("close", () => resolve());
     await promise;
   });
-  const outputs: Output[] = [
-    { name: "stdout", stream: stdout },
-    { name: "stderr", stream: stderr },
-  ];
   return {
     pid,
-    input: input ?? null,
+    input,
     outputs,
-    exited: exited.promise,
-    closed: Promise.all([exited.promise, ...ends]).then(() => undefined),
-    kill: (signal) => void child.kill(signal),
+    exited,
+    closed: Promise.all([exited, ...ends]).then(() => undefined),
+    kill(signal) {
+      if (isAlive) killProcess(pid, signal);
+    },
     release() {
       for (const { stream } of outputs) stream.destroy();
     },
@@ -137,6 +99,7 @@ function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): Proce
 
 /** A failure of the system to start something, told as the wire tells it. */
 export function startFault(subject: string, error: unknown): SandboxError {
+  if (error instanceof SandboxError) return error;
   const code = isExhausted(error) ? "resource_exhausted" : "invalid_argument";
   return new SandboxError(code, `${subject}: ${errnoText(error)}`, { cause: error });
 }

@@ -21,7 +21,7 @@ export async function* start(
   const { process: config } = request;
   if (config === undefined) throw new SandboxError("invalid_argument", "process is missing");
   const origin = originOf(context);
-  const { settings, processes, helper, perl, pipes } = origin.daemon;
+  const { settings, processes, perl, spawner } = origin.daemon;
   const timeoutMs = context.timeoutMs();
   if (timeoutMs !== undefined && timeoutMs <= 0) context.signal.throwIfAborted();
   const user = await userOf(origin);
@@ -32,12 +32,11 @@ export async function* start(
       user,
       cwd: await pathFor(origin.daemon, user, config.cwd ?? ""),
       globals: settings.current.envVars,
-      helper,
     }),
     tag: request.tag,
     operationId: origin.operationId,
     hasInput: request.stdin ?? true,
-    pipes,
+    spawner,
     codec: frameSinkOf(context).codec,
     terminal: request.pty && { relay: perl.terminal, size: sizeOf(request.pty) },
     timeoutMs,

@@ -5,10 +5,11 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { getSystemErrorName } from "node:util";
-import { isCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
+import { killProcess } from "./kill.ts";
 import { commandText, type Launch } from "./launch.ts";
+import { encodeOrder, launchFields } from "./order.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
 import { startFault, type ProcessStreams, type TerminalSize } from "./process-streams.ts";
 
@@ -39,7 +40,7 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
     throw startFault(subject, error);
   }
   const reports = readReports(relay, streams.reports);
-  streams.orders.write(firstOrder(launch, size));
+  streams.orders.write(encodeOrder("", [...sides(size), ...launchFields(launch)]));
   const timer = setTimeout(() => relay.kill("SIGKILL"), START_MS);
   try {
     const pid = await reports.pid;
@@ -79,26 +80,6 @@ function streamsOf(relay: ChildProcess): Streams | undefined {
   // Broken ones end the relay; its `close` tells.
   for (const stream of [input, output, orders, reports]) stream.on("error", () => undefined);
   return { input, output, orders, reports };
-}
-
-/** The record that the relay begins with: fields that end in NUL, after their length. */
-function firstOrder(launch: Launch, size: TerminalSize): Buffer {
-  const { identity } = launch;
-  const variables = Object.entries(launch.env).map(([name, value]) => `${name}=${value}`);
-  const fields = [
-    ...[size.cols, size.rows].map((side) => side & MAX_SIDE),
-    launch.cwd,
-    identity?.uid ?? "",
-    identity?.gid ?? "",
-    identity?.groups.join(",") ?? "",
-    variables.length,
-    ...variables,
-    ...launch.words,
-  ];
-  const record = Buffer.from(fields.map((field) => `${field}\0`).join(""));
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(record.length);
-  return Buffer.concat([length, record]);
 }
 
 /** What the relay says: first who was started, in the end how that one ended. */
@@ -147,26 +128,22 @@ function terminalCarrier(
     exited,
     closed,
     kill(signal) {
-      if (isAlive) sendSignal(pid, signal);
+      if (isAlive) killProcess(pid, signal);
     },
     // The relay ends when its orders do, and the kernel hangs the terminal up.
     release() {
       for (const stream of [input, output, orders]) stream.destroy();
     },
-    resize({ cols, rows }) {
+    resize(newSize) {
+      const [cols, rows] = sides(newSize);
       const order = Buffer.alloc(4);
-      order.writeUInt16BE(cols & MAX_SIDE, 0);
-      order.writeUInt16BE(rows & MAX_SIDE, 2);
+      order.writeUInt16BE(cols, 0);
+      order.writeUInt16BE(rows, 2);
       if (!orders.destroyed) orders.write(order);
     },
   };
 }
 
-function sendSignal(pid: number, signal: "SIGTERM" | "SIGKILL"): void {
-  try {
-    process.kill(pid, signal);
-  } catch (error) {
-    // It has just ended; the report of it is on its way.
-    if (!isCode(error, "ESRCH")) throw error;
-  }
+function sides({ cols, rows }: TerminalSize): readonly [number, number] {
+  return [cols & MAX_SIDE, rows & MAX_SIDE];
 }

@@ -64,11 +64,12 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
       const names = [
         "abilities",
         "attributes",
+        "execute",
         "inotify",
         "listen-inside",
-        "make-pipes",
         "sentry-links",
         "sentry-relay",
+        "spawner",
         "syscalls",
         "terminal",
       ];

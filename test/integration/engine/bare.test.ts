@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { describeEngine, type EngineHost } from "../../suites/engine.ts";
+import { DAEMON_PID } from "../../support/daemon/collect.ts";
 import { createBareEngine } from "../../support/engine/bare-engine.ts";
 import { initDaemon, runInside } from "../../support/engine/run-inside.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
@@ -64,8 +65,10 @@ async function startBareHost(): Promise<EngineHost> {
     },
     async endInit(container) {
       await initDaemon(container);
-      // The daemon is the parent of what it starts; the reply ends with it.
-      await runInside(container, "kill -TERM $PPID", userInfo().username).catch(() => undefined);
+      // The reply ends with the daemon.
+      await runInside(container, `kill -TERM ${DAEMON_PID}`, userInfo().username).catch(
+        () => undefined,
+      );
     },
     [Symbol.asyncDispose]: async () => folder[Symbol.asyncDispose](),
   };

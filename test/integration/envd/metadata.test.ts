@@ -3,7 +3,7 @@
 import { mkdir, readdir, readFile, statfs, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runScript } from "../../support/daemon/collect.ts";
+import { DAEMON_PID, runScript } from "../../support/daemon/collect.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 import { faultOf } from "../../support/daemon/fault-of.ts";
 
@@ -192,7 +192,7 @@ test("whoever kills the helper costs one call, not the daemon", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "file");
   await upload(daemon, path, { k: "v" });
-  const { stdout } = await runScript(daemon.processes, "pgrep -P $PPID -x perl");
+  const { stdout } = await runScript(daemon.processes, `pgrep -P ${DAEMON_PID} -f attributes`);
   await runScript(daemon.processes, `kill -9 ${stdout.trim()}`);
   await expect
     .poll(async () => metadataOf(daemon, path).catch(() => undefined))

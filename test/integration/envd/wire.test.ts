@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runScript } from "../../support/daemon/collect.ts";
+import { DAEMON_PID, runScript } from "../../support/daemon/collect.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/daemon/envd.ts";
 import { envelope, rawCall, readEnvelopes } from "../../support/raw-call.ts";
 
@@ -295,8 +295,9 @@ test("a stream whose reader vanishes leaves nothing open", async () => {
   await using daemon = await startTestDaemon();
   const count = async () => {
     // The kernel's watches are those of a child of the daemon.
-    const watches = "for p in $(pgrep -P $PPID -f inotify[.]pl); do cat /proc/$p/fdinfo/*; done";
-    const script = `ls /proc/$PPID/fd | wc -l; (${watches}) | grep -c ^inotify`;
+    const helpers = `$(pgrep -P ${DAEMON_PID} -f inotify[.]pl)`;
+    const watches = `for p in ${helpers}; do cat /proc/$p/fdinfo/*; done`;
+    const script = `ls /proc/${DAEMON_PID}/fd | wc -l; (${watches}) | grep -c ^inotify`;
     const { stdout } = await runScript(daemon.processes, script);
     return stdout.trim().split("\n").map(Number);
   };

@@ -60,14 +60,14 @@ export async function startPodDaemons(
   };
   const running = new Map<string, Running>();
   /** Each daemon would keep some open for programs that none of them starts. */
-  const { pipes } = createDaemon(DIRECTORY);
+  const { spawner } = createDaemon(DIRECTORY);
   let last = 1;
 
   async function start(name: string, known: Pick<Running, "host" | "words" | "changes">) {
     const { host, words, changes } = known;
     const identity = readPodIdentity(words);
     if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
-    const daemon = { ...createDaemon(DIRECTORY), pipes };
+    const daemon = { ...createDaemon(DIRECTORY), spawner };
     const publicServer = createPublicServer(daemon);
     const programs = createPrograms(() => publicServer.closeAllConnections(), signals);
     const controlServer = createControlServer({

@@ -47,6 +47,9 @@ export async function collect(
   return { pid, kinds, ...output, end };
 }
 
+/** In a shell that the daemon started: the daemon, the parent of what starts all programs. */
+export const DAEMON_PID = "$(cut -d' ' -f4 /proc/$PPID/stat)";
+
 /** Runs a shell script to its end. */
 export async function runScript(
   processes: Client<typeof Process>,

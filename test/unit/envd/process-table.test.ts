@@ -1,28 +1,25 @@
 /** What processes hold together while several are started at once. */
 
-import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
-import { expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { createDaemonLog } from "../../../src/envd/log.ts";
-import { createPipeSource } from "../../../src/envd/process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "../../../src/envd/process/running.ts";
 import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
-import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { launchOf, makeSpawner } from "../../support/daemon/spawner.ts";
 
 /** Eight of such commands fit into what all may hold. */
 const COMMAND_BYTES = 1_000_000;
 
-const pipes = createPipeSource(["perl", "-f", join(PERL_DIRECTORY, "make-pipes.pl")]);
+const spawner = makeSpawner();
+afterAll(() => spawner[Symbol.dispose]());
 
-function begin(table: ProcessTable, cmd: string) {
-  const config = create(ProcessConfigSchema, { cmd, args: ["x".repeat(COMMAND_BYTES)] });
-  const launch = { file: cmd, args: ["60"], cwd: "/", env: {}, ids: undefined };
+function begin(table: ProcessTable, cwd = "/") {
   return table.start({
-    config,
-    launch: { ...launch, words: [cmd], identity: undefined },
+    config: create(ProcessConfigSchema, { cmd: "sleep", args: ["x".repeat(COMMAND_BYTES)] }),
+    launch: launchOf(["sleep", "60"], { cwd }),
     tag: undefined,
     hasInput: false,
-    pipes,
+    spawner,
     codec: "binary",
     terminal: undefined,
     timeoutMs: undefined,
@@ -39,7 +36,7 @@ async function endAll(table: ProcessTable): Promise<void> {
 
 test("commands of processes that start at once are counted before any of them runs", async () => {
   const table = createProcessTable(createDaemonLog());
-  const starts = Array.from({ length: 12 }, async () => begin(table, "/bin/sleep"));
+  const starts = Array.from({ length: 12 }, async () => begin(table));
   const results = await Promise.allSettled(starts);
   expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(8);
   await endAll(table);
@@ -50,6 +47,6 @@ test("a command that could not be started is not counted", async () => {
   for (let count = 0; count < 12; count += 1) {
     await expect(begin(table, "/none")).rejects.toMatchObject({ code: "invalid_argument" });
   }
-  await begin(table, "/bin/sleep");
+  await begin(table);
   await endAll(table);
 });

@@ -2,31 +2,25 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
-import { expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { RunningProcess } from "../../../src/envd/process/child.ts";
 import { createOutputBudget } from "../../../src/envd/process/output-budget.ts";
-import { createPipeSource } from "../../../src/envd/process/pipes.ts";
 import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
-import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { launchOf, makeSpawner } from "../../support/daemon/spawner.ts";
 
 const LIMIT_MS = 20;
+
+const spawner = makeSpawner();
+afterAll(() => spawner[Symbol.dispose]());
 
 async function startSleep(signal: AbortSignal): Promise<RunningProcess> {
   const { running } = await RunningProcess.start({
     config: create(ProcessConfigSchema, { cmd: "sleep", args: ["60"] }),
-    launch: {
-      file: "/bin/sleep",
-      args: ["60"],
-      cwd: "/",
-      env: {},
-      ids: undefined,
-      words: ["sleep", "60"],
-      identity: undefined,
-    },
+    launch: launchOf(["sleep", "60"]),
     tag: undefined,
     operationId: "",
     hasInput: false,
-    pipes: createPipeSource(["perl", "-f", `${PERL_DIRECTORY}/make-pipes.pl`]),
+    spawner,
     codec: "json",
     budget: createOutputBudget(),
     terminal: undefined,

@@ -7,6 +7,7 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const WITHOUT_TABLE = [
   "copier-entry.pl",
+  "execute.pl",
   "find-data.pl",
   "launcher-disks.pl",
   "launcher-images.pl",
@@ -32,8 +33,8 @@ const CASES = [
   { program: "inotify", words: [process.arch], code: 111, said: "" },
   { program: "launcher", words: [process.arch], code: 111, said: "launcher: cannot load " },
   { program: "listen-inside", words: [process.arch], code: 2, said: "cannot load " },
-  { program: "make-pipes", words: [process.arch, "/", "0"], code: 2, said: "cannot load " },
   { program: "sentry-relay", words: [process.arch], code: 2, said: "cannot load " },
+  { program: "spawner", words: [process.arch], code: 111, said: "" },
   { program: "terminal", words: [process.arch], code: 111, said: "fail 2 table of system calls" },
   {
     program: "user-namespace",
@@ -72,7 +73,7 @@ test.for([
   "init",
   "inotify",
   "launcher",
-  "make-pipes",
+  "spawner",
   "write-tree",
 ])("%s does nothing on another processor, nor without one", async (program) => {
   for (const words of [["mips"], [""], []]) {

@@ -1,0 +1,213 @@
+/**
+ * Starts programs on pipes through `spawner.pl`: a small process, whose memory is copied in a moment
+ * for each of them, and their parent, which tells how they ended.
+ */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { closeSync, constants, existsSync, openSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { getSystemErrorName } from "node:util";
+import { SandboxError } from "../../common/errors.ts";
+import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
+import { helperFault, type HelperStreams } from "../helper-fault.ts";
+import { isAlive, killProcess } from "./kill.ts";
+import type { Launch } from "./launch.ts";
+import { encodeOrder, launchFields, type Field } from "./order.ts";
+import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
+
+/** A started program with the descriptors of its pipes, which its caller closes. */
+export interface Spawned {
+  readonly pid: number;
+  /** Undefined for one that was started without input. */
+  readonly stdin: number | undefined;
+  readonly stdout: number;
+  readonly stderr: number;
+  /** Resolves when it has ended; never rejects. */
+  readonly exited: Promise<Outcome>;
+}
+
+export interface Spawner extends Disposable {
+  /** Starts the process now, so that the first program has not to wait for it. */
+  prepare(): Promise<void>;
+  /** @throws Error of the system, SandboxError unavailable, deadline_exceeded */
+  start(launch: Launch, hasInput: boolean): Promise<Spawned>;
+  /** Ends the process; programs go on. */
+  [Symbol.dispose](): void;
+}
+
+const NAME = "spawner of processes";
+/** One that has not answered by then hangs; a loaded machine needs a tenth of it. */
+const REPLY_MS = 10_000;
+/** How often a program is looked for whose parent is gone. */
+const ORPHAN_POLL_MS = 250;
+/** Where pipes have their names: in memory, so that programs start on a full disk, too. */
+const MEMORY_DIRECTORY = "/dev/shm";
+const UNKNOWN_END: Outcome = {
+  exitCode: -1,
+  exited: false,
+  status: "unknown",
+  error: "the end of the process was not seen",
+};
+
+/** Starts its process when it is needed first, and another one when that ended. */
+export function createSpawner(command: Command, { replyMs = REPLY_MS } = {}): Spawner {
+  let current: SpawnerProcess | undefined;
+
+  function running(): SpawnerProcess {
+    if (current === undefined || current.hasEnded) current = new SpawnerProcess(command, replyMs);
+    return current;
+  }
+
+  return {
+    prepare: async () => running().ready,
+    start: async (launch, hasInput) => running().start(launch, hasInput),
+    [Symbol.dispose]: () => current?.end(),
+  };
+}
+
+interface Started {
+  readonly pid: number;
+  readonly exited: Promise<Outcome>;
+}
+
+class SpawnerProcess {
+  hasEnded = false;
+  readonly ready: Promise<void>;
+  readonly #child: ChildProcess;
+  readonly #streams: HelperStreams;
+  readonly #ready = Promise.withResolvers<void>();
+  readonly #starting = new Map<string, PromiseWithResolvers<Started>>();
+  readonly #running = new Map<number, (outcome: Outcome) => void>();
+  readonly #replyMs: number;
+  #lastId = 0;
+
+  constructor([file, ...before]: Command, replyMs: number) {
+    this.#replyMs = replyMs;
+    const child = spawn(file, [...before, process.arch], {
+      cwd: "/",
+      env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    this.#child = child;
+    this.ready = this.#ready.promise;
+    // Where no caller waits for it, its end is no error.
+    this.ready.catch(() => undefined);
+    // Whatever breaks ends it, and its end is told to all who wait.
+    child.on("error", (error) => this.end(helperFault(NAME, error) ?? error));
+    // After the last of its reports.
+    child.on("close", () => this.end());
+    const { stdin, stdout }: HelperStreams = child;
+    this.#streams = { stdin, stdout };
+    for (const stream of [stdin, stdout]) stream?.on("error", () => this.end());
+    if (stdout === undefined) return;
+    createInterface(stdout).on("line", (line) => this.#hear(line));
+  }
+
+  async start(launch: Launch, hasInput: boolean): Promise<Spawned> {
+    this.#lastId += 1;
+    const id = `${this.#lastId}`;
+    const parent = existsSync(MEMORY_DIRECTORY) ? MEMORY_DIRECTORY : tmpdir();
+    const pipes = join(parent, `envd-${randomUUID()}`);
+    try {
+      const order = ["s", id, pipes, hasInput ? 1 : "", ...launchFields(launch)] as const;
+      const { pid, exited } = await this.#order(id, order);
+      return { pid, exited, ...openPipes(pipes, hasInput, () => killProcess(pid, "SIGKILL")) };
+    } finally {
+      if (this.hasEnded) rmSync(pipes, { recursive: true, force: true });
+      else this.#send(["c", id]);
+    }
+  }
+
+  /** Ends it for good, and tells all who wait. */
+  end(fault: Error = new SandboxError("unavailable", `the ${NAME} ended`)): void {
+    if (this.hasEnded) return;
+    this.hasEnded = true;
+    this.#child.kill("SIGKILL");
+    this.#ready.reject(fault);
+    for (const { reject } of this.#starting.values()) reject(fault);
+    for (const [pid, resolve] of this.#running) void untilGone(pid).then(resolve);
+  }
+
+  async #order(id: string, fields: readonly [string, ...Field[]]): Promise<Started> {
+    const started = Promise.withResolvers<Started>();
+    this.#starting.set(id, started);
+    this.#send(fields);
+    const timer = setTimeout(() => {
+      this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`));
+    }, this.#replyMs);
+    try {
+      return await started.promise;
+    } finally {
+      clearTimeout(timer);
+      this.#starting.delete(id);
+    }
+  }
+
+  #send([letter, ...fields]: readonly [string, ...Field[]]): void {
+    this.#streams.stdin?.write(encodeOrder(letter, fields));
+  }
+
+  #hear(line: string): void {
+    const [word = "", ...rest] = line.split(" ");
+    if (word === "ready") this.#ready.resolve();
+    else if (word === "started") this.#onStarted(rest);
+    else if (word === "failed") this.#onFailed(rest);
+    else this.#onEnded(word, rest.map(Number));
+  }
+
+  #onStarted([id = "", ...numbers]: readonly string[]): void {
+    const [pid = 0] = numbers.map(Number);
+    const { promise: exited, resolve } = Promise.withResolvers<Outcome>();
+    this.#running.set(pid, resolve);
+    this.#starting.get(id)?.resolve({ pid, exited });
+  }
+
+  #onFailed([id = "", errno, ...what]: readonly string[]): void {
+    const code = Number(errno) > 0 ? getSystemErrorName(-Number(errno)) : "EIO";
+    this.#starting.get(id)?.reject(Object.assign(new Error(what.join(" ")), { code }));
+  }
+
+  #onEnded(word: string, [pid = 0, number = 0]: readonly number[]): void {
+    const resolve = this.#running.get(pid);
+    this.#running.delete(pid);
+    resolve?.(word === "exit" ? toOutcome(number, null) : signalOutcome(number));
+  }
+}
+
+/**
+ * Our ends of the pipes, or none: what was started is killed then. Should both the spawner and the
+ * program have ended, the open of an end must not wait for another one.
+ */
+function openPipes(
+  directory: string,
+  hasInput: boolean,
+  kill: () => void,
+): Pick<Spawned, "stdin" | "stdout" | "stderr"> {
+  const opened: number[] = [];
+  const open = (name: string, flags: number): number => {
+    const descriptor = openSync(join(directory, name), flags | constants.O_NONBLOCK);
+    opened.push(descriptor);
+    return descriptor;
+  };
+  try {
+    return {
+      stdin: hasInput ? open("in", constants.O_WRONLY) : undefined,
+      stdout: open("out", constants.O_RDONLY),
+      stderr: open("err", constants.O_RDONLY),
+    };
+  } catch (error) {
+    for (const descriptor of opened) closeSync(descriptor);
+    kill();
+    throw error;
+  }
+}
+
+/** Someone in the sandbox may kill the spawner: its programs go on, but nothing tells how they end. */
+async function untilGone(pid: number): Promise<Outcome> {
+  while (isAlive(pid)) await delay(ORPHAN_POLL_MS, undefined, { ref: false });
+  return UNKNOWN_END;
+}
