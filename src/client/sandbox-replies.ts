@@ -35,7 +35,8 @@ const envdAccessToken = z
 const ACCESS = { domain, envdAccessToken };
 const UNREAD = { sandboxID, clientID: text, envdVersion: text };
 
-const { lifecycle, pauseMode, pausedMemory, pauseReason } = sandboxDetailSchema.shape;
+const { lifecycle, pauseMode, pausedMemory, pausedMemoryFault, pauseReason } =
+  sandboxDetailSchema.shape;
 const lifecycleSchema = lifecycle.unwrap().extend({
   autoResume: z.boolean().default(false),
   onTimeout: lifecycle.unwrap().shape.onTimeout.catch(undefined),
@@ -45,6 +46,7 @@ const WORDS = {
   lifecycle: lifecycleSchema.optional(),
   pauseMode: pauseMode.catch(undefined),
   pausedMemory: pausedMemory.catch(undefined),
+  pausedMemoryFault: pausedMemoryFault.catch(undefined),
   pauseReason: pauseReason.catch(undefined),
 };
 const createdSchema = createdSandboxSchema.extend({ ...UNREAD, ...ACCESS, templateID: text });

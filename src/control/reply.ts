@@ -149,7 +149,15 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
   };
 }
 
-export function toDetailBody(sandbox: Sandbox, domain: string | null): SandboxDetailBody {
+/** `memoryFault`: why memory on disk does not come back. */
+export function toDetailBody(
+  sandbox: Sandbox,
+  {
+    domain,
+    memoryFault,
+  }: { readonly domain: string | null; readonly memoryFault?: string | undefined },
+): SandboxDetailBody {
+  const isOnDisk = sandbox.state === "paused" && sandbox.hasMemory && sandbox.isOnDisk === true;
   return {
     ...toListedBody(sandbox),
     envdAccessToken: sandbox.accessToken ?? null,
@@ -162,7 +170,8 @@ export function toDetailBody(sandbox: Sandbox, domain: string | null): SandboxDe
     },
     ...(sandbox.state === "paused" && { pauseMode: sandbox.hasMemory ? "full" : "filesystem" }),
     ...(sandbox.state === "paused" &&
-      sandbox.hasMemory && { pausedMemory: sandbox.isOnDisk === true ? "disk" : "process" }),
+      sandbox.hasMemory && { pausedMemory: isOnDisk ? "disk" : "process" }),
+    ...(isOnDisk && memoryFault !== undefined && { pausedMemoryFault: memoryFault }),
     ...(sandbox.state === "paused" &&
       sandbox.pauseReason !== null && { pauseReason: sandbox.pauseReason }),
     ...(sandbox.missingAbilities !== undefined && {

@@ -183,6 +183,8 @@ export interface Container extends AsyncDisposable {
   readonly owesHalt: boolean;
   /** Where the memory of a halted container is whose programs can go on. */
   readonly savedMemory: string | undefined;
+  /** Why `savedMemory` does not come back here, found without a start; absent where none is saved. */
+  findRestoreFault?(): Promise<string | undefined>;
   /**
    * Halts a paused container and keeps the memory of its programs beside its disk, durably. After a
    * fault it is paused as before, or `isHalted`, and then `halt` goes through with it.

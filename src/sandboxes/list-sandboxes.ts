@@ -89,6 +89,21 @@ export function detailEntry(context: Services, entry: SandboxEntry): Sandbox {
   return canCarry ? sandbox : { ...sandbox, missingAbilities: [LACKS_MEMORY] };
 }
 
+/** Why the memory on disk of a paused sandbox does not come back; undefined where that is not known. */
+export async function findRestoreFault(
+  { log }: Services,
+  { container, record }: SandboxEntry,
+): Promise<string | undefined> {
+  if (!record.hasMemory || container.savedMemory === undefined) return undefined;
+  try {
+    return await container.findRestoreFault?.();
+  } catch (error) {
+    // The description of the sandbox is right without it.
+    log.warn({ op: "sandbox.get", sandboxId: record.sandboxId, err: error }, "memory is not known");
+    return undefined;
+  }
+}
+
 /** Why, the reply of each snapshot tells. */
 const LACKS_MEMORY = "memory in snapshots";
 

@@ -5,7 +5,13 @@ import type { LogLine } from "../store/log-records.ts";
 import { createOnce } from "./create/create-once.ts";
 import type { CreateContext } from "./create/create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
-import { detailEntry, listSandboxes, type ListQuery, type SandboxList } from "./list-sandboxes.ts";
+import {
+  detailEntry,
+  findRestoreFault,
+  listSandboxes,
+  type ListQuery,
+  type SandboxList,
+} from "./list-sandboxes.ts";
 import type { LogQuery } from "./logs/log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause/pause-sandbox.ts";
@@ -47,6 +53,8 @@ export interface TeamSandboxes {
   create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
   /** @throws SandboxError not_found. */
   get(sandboxId: string): Sandbox;
+  /** Why the memory of a paused sandbox does not come back; absent where none is kept on disk. */
+  findRestoreFault?(sandboxId: string): Promise<string | undefined>;
   /** Where other services change the same sandboxes: what follows sees the newest record. */
   refreshRecord?(sandboxId: string): Promise<void>;
   list(query: ListQuery): SandboxList;
@@ -103,6 +111,7 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
     builds: createTemplateBuilds(context),
     create: (request, signal) => track(createOnce(context, request, signal)),
     get: (sandboxId) => detailEntry(context, requireEntry(context, sandboxId)),
+    findRestoreFault: (sandboxId) => findRestoreFault(context, requireEntry(context, sandboxId)),
     list: (query) => listSandboxes(context, query),
     kill: (sandboxId) => killSandbox(context, sandboxId),
     setTimeout: (sandboxId, seconds) => setTimeoutOf(context, sandboxId, seconds),

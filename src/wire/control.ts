@@ -146,6 +146,8 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
   pauseMode: z.enum(["full", "filesystem"]).optional(),
   /** Ours alone, of a paused one with memory: on disk, it outlives the service and the machine's restart. */
   pausedMemory: z.enum(["process", "disk"]).optional(),
+  /** Ours alone, of memory on disk: why it does not come back here. */
+  pausedMemoryFault: z.string().optional(),
   /** Ours alone, of a paused one. `disk_full`: the service resumes it when its disk has space. */
   pauseReason: z.enum(["request", "timeout", "disk_full"]).optional(),
   /** Ours alone: what this kind of sandbox cannot do, where it lacks something. */

@@ -21,6 +21,7 @@ import { BODY, MISSING, PARAMETERS } from "../support/control/api-values.ts";
 import { buildRows } from "../support/control/build-rows.ts";
 import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/control/create-bodies.ts";
 import { createOfOtherKey, createUnderWay } from "../support/control/keyed-creates.ts";
+import { lostMemoryRow } from "../support/control/lost-memory-row.ts";
 import { tagRows } from "../support/control/tag-rows.ts";
 import { templateRows } from "../support/control/template-rows.ts";
 import { volumeRows } from "../support/control/volume-rows.ts";
@@ -265,7 +266,9 @@ const ROWS: Readonly<Record<string, Rows>> = {
     200: made(async () => ({ path: `/sandboxes/metrics?sandbox_ids=${await measured(plainId)}` })),
     400: call("/sandboxes/metrics?sandbox_ids=No!"),
   },
-  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(silenced, ""), podRow] },
+  "GET /sandboxes/{sandboxID}": {
+    200: [on(richOne, ""), on(silenced, ""), lostMemoryRow, podRow],
+  },
   "DELETE /sandboxes/{sandboxID}": { 204: on(fresh, "") },
   "POST /sandboxes/{sandboxID}/timeout": {
     204: on(plain, "/timeout", { timeout: 600 }),

@@ -131,11 +131,18 @@ test("moves that take long keep no other team waiting", async () => {
   await expect.poll(() => slow.every((isMoved) => isMoved())).toBe(true);
 });
 
-test("what cannot be restored is refused and stays, and files alone start", async () => {
+test("what cannot be restored is told, refused and stays, and files alone start", async () => {
   await using world = await openWorld(0);
   await world.post("pause");
   await expect.poll(() => world.place()).toBe("disk");
+  const detail = async () => (await world.service.call({ path: `/sandboxes/${world.id}` })).body;
+  expect(await detail()).not.toHaveProperty("pausedMemoryFault");
   world.fake.failRestore();
+  // The process of the sandbox may be ending still.
+  await expect.poll(detail).toMatchObject({
+    pausedMemory: "disk",
+    pausedMemoryFault: "memory cannot be restored: this runsc is another version",
+  });
   const path = `/sandboxes/${world.id}/connect`;
   const refused = await world.service.call({ method: "POST", path, body: { timeout: 600 } });
   expect(refused).toMatchObject({
@@ -146,6 +153,19 @@ test("what cannot be restored is refused and stays, and files alone start", asyn
   expect(await world.place()).toBe("disk");
   expect(await world.post("connect", { timeout: 600, memory: false })).toBe(201);
   expect(world.fake.specs.at(-1)).not.toHaveProperty("memory");
+  expect(await detail()).not.toHaveProperty("pausedMemoryFault");
+});
+
+test("a look at the image that fails says nothing of the memory", async () => {
+  await using world = await openWorld(0);
+  await world.post("pause");
+  world.fake.failRestore();
+  const look = async () => world.service.call({ path: `/sandboxes/${world.id}` });
+  await expect.poll(look).toHaveProperty("body.pausedMemoryFault");
+  world.fake.failLook();
+  const reply = await look();
+  expect(reply).toMatchObject({ status: 200, body: { pausedMemory: "disk" } });
+  expect(reply.body).not.toHaveProperty("pausedMemoryFault");
 });
 
 test.for([

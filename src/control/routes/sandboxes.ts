@@ -69,7 +69,9 @@ export const sandboxRoutes: readonly Route[] = [
     replies: { 200: sandboxDetailSchema },
     faults: [400, 404],
     async handle({ params }, { sandboxes, domain }) {
-      return { status: 200, body: toDetailBody(sandboxes.get(readSandboxId(params)), domain) };
+      const sandboxId = readSandboxId(params);
+      const memoryFault = await sandboxes.findRestoreFault?.(sandboxId);
+      return { status: 200, body: toDetailBody(sandboxes.get(sandboxId), { domain, memoryFault }) };
     },
   }),
   defineRoute({

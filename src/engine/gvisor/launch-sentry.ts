@@ -30,9 +30,8 @@ export function createSentryLaunch(
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   const makePlace = async () => {
     if (spec.memory !== undefined) {
-      const here = await readPlace(context.runtime, basename(context.daemon));
       // With the secret of the daemon that goes on.
-      memory = await requireRestorable(spec.memory, here, context.keys.home);
+      memory = await openMemory(context, spec.memory);
     }
     await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
     await allEnded([makeNetwork(directory), cgroup.make(spec.limits)]);
@@ -72,4 +71,13 @@ export function createSentryLaunch(
     },
     connect: async () => undefined,
   };
+}
+
+/** @throws SandboxError failed_precondition, sandbox_memory_not_restorable, when it cannot be restored here. */
+export async function openMemory(
+  { runtime, daemon, keys }: Pick<LaunchContext, "runtime" | "daemon" | "keys">,
+  folder: string,
+): Promise<RestorableMemory> {
+  const here = await readPlace(runtime, basename(daemon));
+  return requireRestorable(folder, here, keys.home);
 }

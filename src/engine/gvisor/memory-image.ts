@@ -201,11 +201,14 @@ export function notRestoredInTime(cause: SandboxError): SandboxError {
   return new SandboxError(cause.code, "memory was not restored in time", options);
 }
 
+/** Of every error of a memory that does not come back. */
+export const NOT_RESTORABLE = "sandbox_memory_not_restorable";
+
 /** The error of a memory that does not come back, whatever the reason. */
 export function notRestorable(reason: string, cause?: unknown): SandboxError {
   return new SandboxError("failed_precondition", `memory cannot be restored: ${reason}`, {
     cause,
-    word: "sandbox_memory_not_restorable",
+    word: NOT_RESTORABLE,
     hint: FILES_ALONE,
   });
 }

@@ -34,6 +34,8 @@ export interface ContainerParts extends RunParts {
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
   readonly sockets: SocketWatch;
+  /** Why the memory that is saved of it does not come back. */
+  readonly findRestoreFault?: () => Promise<string | undefined>;
   /** How its sockets are dialed where a program of the host stands between them and the daemon. */
   readonly reach?: RelayDial | undefined;
 }
@@ -78,6 +80,8 @@ export function openContainer(parts: ContainerParts): Container {
     get savedMemory() {
       return runs.record.memory === "saved" ? savedMemoryOf(directory) : undefined;
     },
+    findRestoreFault: async () =>
+      runs.record.memory === "saved" ? parts.findRestoreFault?.() : undefined,
     halt: runs.halt,
     haltWithMemory: runs.haltWithMemory,
     boot: runs.boot,

@@ -7,9 +7,7 @@ import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
 import { keepRelay } from "../gvisor/keep-relay.ts";
 import { createSentryLaunch } from "../gvisor/launch-sentry.ts";
-import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
-import { findSealFault } from "../gvisor/take-image.ts";
 import { claimIds } from "../host/id-ranges.ts";
 import { readStartTicks } from "../host/process-stat.ts";
 import { resolverFile } from "../network/router-rules.ts";
@@ -17,14 +15,15 @@ import { restoreDisk } from "../storage/disk-copy.ts";
 import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "../storage/disk.ts";
 import { checkBinds, checkLayers, hasUsr } from "../storage/rootfs.ts";
 import { openCgroup } from "./cgroups.ts";
-import type { MemorySaver } from "./container-copies.ts";
+import { findRestoreFault, memoryOf, requireMemory } from "./container-memory.ts";
 import { writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
-import type { Boot, Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
+import type { Boot, Claim, LaunchContext, Preparation } from "./launch-context.ts";
 import { createSharedLaunch } from "./launch-shared.ts";
 import type { Cgroup } from "./process-group.ts";
 import { haltBrokenStart, removeContainer } from "./remove-container.ts";
+import { savedMemoryOf } from "./saved-memory.ts";
 
 /**
  * Starts a container. On any failure nothing is left behind.
@@ -56,8 +55,7 @@ export async function startContainer(
     const boot = async (anew: Boot, limit: AbortSignal) =>
       bootContainer(context, { ...claim, ...anew }, limit);
     const shared = { outside, perlDirectory, routers, hasDeadlines, sockets };
-    const memory = memoryOf(context);
-    return openContainer({ directory, record, boot, ...access, ...shared, memory });
+    return openContainer({ directory, record, boot, ...access, ...shared });
   } catch (error) {
     throw await endFailedStart({
       directory: spec.directory,
@@ -68,40 +66,20 @@ export async function startContainer(
   }
 }
 
-/** How a container is stopped and reached, by a relay where it has a kernel of its own. */
+/** How a container is stopped and reached, by a relay where it has a kernel of its own, and its memory. */
 export function accessTo(
   context: LaunchContext,
   { id, directory }: Pick<ContainerSpec, "id" | "directory">,
   { isRelayed }: { readonly isRelayed: boolean },
-): Pick<ContainerParts, "cgroup" | "reach"> {
+): Pick<ContainerParts, "cgroup" | "reach" | "memory" | "findRestoreFault"> {
   const { cgroups, daemon, perlDirectory } = context;
   const plain = openCgroup(cgroups, id, directory);
-  if (!isRelayed) return { cgroup: plain };
+  const memory = memoryOf(context);
+  const findFault = async () => findRestoreFault(context, savedMemoryOf(directory));
+  const shared = { memory, findRestoreFault: findFault };
+  if (!isRelayed) return { cgroup: plain, ...shared };
   const reach = keepRelay({ directory, perlDirectory, cgroups, daemons: dirname(daemon) });
-  return { cgroup: pausedByKernel(plain, directory, reach), reach };
-}
-
-const SHARES_KERNEL = "the sandbox shares the kernel of its machine";
-const BRINGS_NONE_BACK = "this runsc does not bring memory back";
-
-/** What saves the memory of the containers of a runtime; else why nothing does. */
-export function memoryOf({
-  runtime,
-  flags,
-  carriesMemory,
-  keys,
-  daemon,
-}: RuntimeChoice & Pick<LaunchContext, "keys" | "daemon">): MemorySaver {
-  if (flags === undefined) return SHARES_KERNEL;
-  if (carriesMemory !== true) return BRINGS_NONE_BACK;
-  return findSealFault(keys) ?? { runtime, flags, keys, daemon: basename(daemon) };
-}
-
-/** @throws SandboxError failed_precondition where memory is asked for and not brought back. */
-function requireMemory({ flags, carriesMemory }: RuntimeChoice, { memory }: ContainerSpec): void {
-  if (memory === undefined) return;
-  if (flags === undefined) throw notRestorable(SHARES_KERNEL);
-  if (carriesMemory !== true) throw notRestorable(BRINGS_NONE_BACK);
+  return { cgroup: pausedByKernel(plain, directory, reach), reach, ...shared };
 }
 
 async function launchEmpty(

@@ -22,13 +22,14 @@ import { pruneDaemons, pruneProbes } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost, requireCgroups } from "./cgroups.ts";
+import { SENTRY } from "./container-memory.ts";
 import { isDiskLost, readRecord, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
 import type { Boot, LaunchContext } from "./launch-context.ts";
-import { accessTo, bootContainer, memoryOf, startContainer } from "./launch.ts";
+import { accessTo, bootContainer, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
 import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
@@ -47,9 +48,6 @@ export interface OciEngineOptions extends ProbeOptions {
   /** How much of the machine's memory is free, from 0 to 1; undefined asks the kernel. */
   readonly freeShare?: () => number;
 }
-
-/** The runtime of containers with a kernel of their own. */
-const SENTRY = "runsc";
 
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: OciEngineOptions): Engine {
@@ -215,7 +213,7 @@ async function adoptContainer(
     };
   };
   const shared = { outside, perlDirectory, routers, hasDeadlines, sockets };
-  const known = { directory, ...access, ...shared, memory: memoryOf(context) };
+  const known = { directory, ...access, ...shared };
   const parts = { ...known, record, boot: bootWith(record) };
   if (record.isHalted) {
     const settled = await settleHalted(context, parts);

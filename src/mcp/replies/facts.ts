@@ -69,8 +69,12 @@ export function processesField(carried: {
   if (memory === undefined) return {};
   if (memory) return { processes: "go on running" };
   if (memoryReason === undefined) return { processes: "files only" };
-  const reason = cutText(oneLine(memoryReason), MAX_REASON_CHARACTERS);
-  return { processes: `files only, because ${reason}` };
+  return { processes: `files only, because ${shortReason(memoryReason)}` };
+}
+
+/** What a service gives as a reason, which may be that of another maker. */
+export function shortReason(reason: string): string {
+  return cutText(oneLine(reason), MAX_REASON_CHARACTERS);
 }
 
 /** What its programs can reach, in one word. */

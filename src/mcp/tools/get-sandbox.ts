@@ -1,8 +1,9 @@
 /** Tool: state, expiry and size of a sandbox. */
 
 import { z } from "../../common/schema.ts";
+import type { SandboxDetailBody } from "../../wire/control.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { lifeField, networkWord, sizeFields } from "../replies/facts.ts";
+import { lifeField, networkWord, shortReason, sizeFields } from "../replies/facts.ts";
 import { recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
@@ -46,7 +47,7 @@ export const getSandbox = defineTool({
       sandbox_id: detail.sandboxID,
       state: detail.state,
       ...(detail.pauseReason !== undefined && {
-        paused_because: reasonOf(detail.pauseReason, detail.pausedMemory, suggest),
+        paused_because: reasonOf(detail, detail.pauseReason, suggest),
       }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
@@ -75,14 +76,33 @@ const REASONS = {
     "delete snapshots or sandboxes that are not needed",
 } as const;
 
-function reasonOf(
-  reason: keyof typeof REASONS,
-  memory: string | undefined,
-  suggest: Suggest,
-): string {
+type Paused = Pick<
+  SandboxDetailBody,
+  "pausedMemory" | "pausedMemoryFault" | "envdUnresponsiveAtPause"
+>;
+
+function reasonOf(detail: Paused, reason: keyof typeof REASONS, suggest: Suggest): string {
+  const fault = faultOf(detail);
+  if (fault !== undefined) {
+    const next = suggest("connect_sandbox", `; connect_sandbox ${WITHOUT_MEMORY}`);
+    return `${REASONS[reason]}; ${fault}${next}`;
+  }
   const resume = suggest("connect_sandbox", "; connect_sandbox resumes it");
-  const suffix = memory === "disk" ? "; its programs wait on disk and go on then" : "";
+  const suffix = detail.pausedMemory === "disk" ? "; its programs wait on disk and go on then" : "";
   return `${REASONS[reason]}${reason === "disk_full" ? "" : resume}${suffix}`;
+}
+
+const WITHOUT_MEMORY = "with keep_memory=false starts new processes on its files";
+
+/** Why its programs do not go on; undefined where they may. */
+function faultOf({
+  pausedMemory,
+  pausedMemoryFault,
+  envdUnresponsiveAtPause,
+}: Paused): string | undefined {
+  if (pausedMemoryFault !== undefined) return shortReason(pausedMemoryFault);
+  const isSilent = pausedMemory !== undefined && envdUnresponsiveAtPause === true;
+  return isSilent ? "its daemon did not answer then" : undefined;
 }
 
 function toPairs(record: Readonly<Record<string, string>>) {

@@ -32,3 +32,44 @@ test("connect_sandbox refuses it at once with a next step that resumes it", asyn
   expect(fields).toMatchObject({ was_resumed: true });
   expect(bodies).toEqual([{ timeout: 300 }, { timeout: 300, memory: false }]);
 });
+
+const ON_DISK = {
+  ...SANDBOX_DETAIL,
+  state: "paused",
+  pauseMode: "full",
+  pauseReason: "request",
+  pausedMemory: "disk",
+};
+const NEXT = "connect_sandbox with keep_memory=false starts new processes on its files";
+
+test.for([
+  {
+    what: "memory on disk that goes on",
+    more: {},
+    expected: "connect_sandbox resumes it; its programs wait on disk and go on then",
+  },
+  {
+    what: "memory on disk that does not come back",
+    more: { pausedMemoryFault: "memory cannot be\nrestored: other" },
+    expected: `memory cannot be\\nrestored: other; ${NEXT}`,
+  },
+  {
+    what: "a fault that is no text",
+    more: { pausedMemoryFault: 5 },
+    expected: "connect_sandbox resumes it; its programs wait on disk and go on then",
+  },
+  {
+    what: "a daemon that did not answer",
+    more: { pausedMemory: "process", envdUnresponsiveAtPause: true },
+    expected: `its daemon did not answer then; ${NEXT}`,
+  },
+])("get_sandbox tells of $what", async ({ more, expected }) => {
+  const detail = { ...ON_DISK, ...more };
+  await using remote = await startForeignHost(
+    (_, response) => answerJson(response, 404, { body: {} }),
+    undefined,
+    detail,
+  );
+  const { fields } = await remote.call("get_sandbox", {});
+  expect(fields["paused_because"]).toBe(`a call paused it; ${expected}`);
+});

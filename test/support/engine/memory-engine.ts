@@ -18,6 +18,8 @@ export interface MemoryEngine {
   holdSaves(amount: number): Disposable;
   /** Makes the next restore fail as on another machine. */
   failRestore(): void;
+  /** Makes every look at saved memory fail. */
+  failLook(): void;
   /** Makes the next boot of a halted container fail before it begins. */
   failBoot(): void;
   /** Lets daemons answer no client any more, or again. */
@@ -27,13 +29,21 @@ export interface MemoryEngine {
 }
 
 const PAGES = "pages.img";
+const OTHER_RUNTIME = "this runsc is another version";
 
 export function createMemoryEngine(): MemoryEngine {
   const layered = createLayerEngine();
   const specs: ContainerSpec[] = [];
   let held = 0;
   let released = Promise.resolve();
-  const failing = { save: false, restore: false, boot: false, halt: false, answer: false };
+  const failing = {
+    save: false,
+    restore: false,
+    look: false,
+    boot: false,
+    halt: false,
+    answer: false,
+  };
   return {
     engine: {
       ...layered,
@@ -42,7 +52,7 @@ export function createMemoryEngine(): MemoryEngine {
         if (spec.memory !== undefined) await readFile(join(spec.memory, PAGES));
         if (spec.memory !== undefined && failing.restore) {
           failing.restore = false;
-          throw notRestorable("this runsc is another version");
+          throw notRestorable(OTHER_RUNTIME);
         }
         const container = await layered.create(spec, signal);
         const snapshot = container.snapshot.bind(container);
@@ -56,6 +66,10 @@ export function createMemoryEngine(): MemoryEngine {
           async dialPublic(late: AbortSignal) {
             if (!failing.answer) return dialPublic(late);
             return orCanceled(Promise.withResolvers<never>().promise, late, "no answer");
+          },
+          async findRestoreFault() {
+            if (failing.look) throw new SandboxError("internal", "no look now");
+            return failing.restore ? notRestorable(OTHER_RUNTIME).message : undefined;
           },
           async haltWithMemory() {
             held -= 1;
@@ -78,7 +92,7 @@ export function createMemoryEngine(): MemoryEngine {
             specs.push(anew);
             if (anew.memory !== undefined && failing.restore) {
               failing.restore = false;
-              throw notRestorable("this runsc is another version");
+              throw notRestorable(OTHER_RUNTIME);
             }
             if (failing.boot) {
               failing.boot = false;
@@ -113,6 +127,9 @@ export function createMemoryEngine(): MemoryEngine {
     },
     failRestore() {
       failing.restore = true;
+    },
+    failLook() {
+      failing.look = true;
     },
     failBoot() {
       failing.boot = true;
