@@ -1,11 +1,11 @@
 /**
- * Lists a tree directory by directory where one call for it failed, past what may not be read, or
- * where it holds the kernel's own file systems.
+ * Lists a tree directory by directory where one call for it failed, past what may not be read or is too
+ * large, or where it holds the kernel's own file systems.
  */
 
 import { posix } from "node:path";
 import type { Entry } from "../../client/filesystem.ts";
-import { SandboxError, type ErrorCode } from "../../common/errors.ts";
+import { hasErrorCode, SandboxError, type ErrorCode } from "../../common/errors.ts";
 import { reword } from "../replies/reword.ts";
 
 /** Calls for one tree; each reads a directory, or a whole part of the tree that is readable. */
@@ -23,6 +23,8 @@ export interface Tree {
   readonly unreadable: readonly string[];
   /** Paths of the kernel's file systems below the directory, which were not entered. */
   readonly skipped: readonly string[];
+  /** Paths of directories with more below them than one call returns: at most their own entries are there. */
+  readonly large: readonly string[];
   /** Whether the limits ended it, so that deeper entries are missing. */
   readonly isCut: boolean;
 }
@@ -42,14 +44,14 @@ export async function listTree(
   path: string,
   { depth, deadline }: TreeLimits,
 ): Promise<Tree> {
-  const known = { entries: [], unreadable: [], skipped: [], isCut: false };
+  const known = { entries: [], unreadable: [], skipped: [], large: [], isCut: false };
   const tree = { ...known, list, deadline, calls: 0 };
   if (depth <= 1) return { ...tree, entries: await list(path, depth) };
   if (!(mayBeRoot(path) && (await isRoot(list, path)))) {
     try {
       return { ...tree, entries: await list(path, depth) };
     } catch (error) {
-      if (!isUnreadable(error)) throw error;
+      if (!isUnreadable(error) && !isTooLarge(error)) throw error;
     }
   }
   await collect(tree, await list(path, 1), depth - 1);
@@ -73,6 +75,7 @@ interface Growing {
   readonly entries: Entry[];
   readonly unreadable: string[];
   readonly skipped: string[];
+  readonly large: string[];
   calls: number;
   isCut: boolean;
 }
@@ -96,15 +99,22 @@ async function collect(tree: Growing, entries: readonly Entry[], depth: number):
 
 async function descend(tree: Growing, path: string, depth: number): Promise<void> {
   const whole = await attempt(tree, path, depth);
-  if (whole !== undefined) {
-    const space = MAX_ENTRIES - tree.entries.length;
-    tree.isCut ||= whole.length > space;
-    tree.entries.push(...whole.slice(0, space));
-    return;
-  }
+  if (Array.isArray(whole)) return add(tree, whole);
+  const isLarge = whole === "too large";
+  if (isLarge) tree.large.push(path);
   const own = depth > 1 ? await attempt(tree, path, 1) : undefined;
-  if (own !== undefined) await collect(tree, own, depth - 1);
-  else if (!tree.isCut) tree.unreadable.push(path);
+  if (Array.isArray(own)) {
+    // What is below one that is too large would leave no space for what comes after it.
+    await collect(tree, own, isLarge ? 0 : depth - 1);
+  } else if (!tree.isCut && !isLarge) {
+    tree.unreadable.push(path);
+  }
+}
+
+function add(tree: Growing, entries: readonly Entry[]): void {
+  const space = MAX_ENTRIES - tree.entries.length;
+  tree.isCut ||= entries.length > space;
+  tree.entries.push(...entries.slice(0, space));
 }
 
 /** The entries of a directory; undefined when it cannot be read, or no call or time is left. */
@@ -112,7 +122,7 @@ async function attempt(
   tree: Growing,
   path: string,
   depth: number,
-): Promise<readonly Entry[] | undefined> {
+): Promise<readonly Entry[] | "too large" | undefined> {
   if (tree.calls >= MAX_CALLS || tree.deadline?.aborted === true) {
     tree.isCut = true;
     return undefined;
@@ -121,9 +131,17 @@ async function attempt(
   try {
     return await tree.list(path, depth);
   } catch (error) {
+    if (isTooLarge(error)) return "too large";
     if (isUnreadable(error)) return undefined;
     throw error;
   }
+}
+
+/** How daemons refuse a listing that is longer than a reply may be. */
+const TOO_LARGE = /\bmore than [0-9]+ (?:entries|characters of paths)/;
+
+function isTooLarge(error: unknown): boolean {
+  return hasErrorCode(error, "resource_exhausted") && TOO_LARGE.test(error.message);
 }
 
 /** What concerns one directory alone: it may not be read, vanished, or is no directory any more. */

@@ -39,10 +39,10 @@ export const listDirectory = defineTool({
     const options = { signal: context.signal, user };
     const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
     const listing = listTree(list, path, { depth, deadline: context.waitLimit(MAX_LISTING_MS) });
-    const { entries, unreadable, skipped, isCut } = await withHints(listing, {
+    const { entries, unreadable, skipped, large, isCut } = await withHints(listing, {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
-      resource_exhausted: tooManyHint(depth, context.suggest),
+      resource_exhausted: tooManyHint(context.suggest),
     });
     const lines = entries.slice(offset, offset + limit).map((entry) => formatEntry(entry));
     const shown = fittingLines(lines);
@@ -52,6 +52,7 @@ export const listDirectory = defineTool({
       rest > 0 ? `${rest} more: offset=${offset + shown.length}` : undefined,
       isCut ? "deeper entries are missing: list a directory further down" : undefined,
       unreadableFact(unreadable),
+      largeFact(large),
       skipped.length > 0
         ? `not entered: ${skipped.join(", ")}; list each by its own path`
         : undefined,
@@ -62,12 +63,8 @@ export const listDirectory = defineTool({
   },
 });
 
-/** What helps where the tree, or at a depth of 1 the directory alone, has more than one call returns. */
-function tooManyHint(depth: number, suggest: Suggest): string {
-  if (depth > 1) {
-    const find = suggest("run_process", " Or run find with run_process.");
-    return `A smaller depth, or a directory further down, has fewer.${find}`;
-  }
+/** What helps where the directory alone has more than one call returns. */
+function tooManyHint(suggest: Suggest): string {
   const list = suggest("run_process", " Run ls -A with run_process");
   const page = suggest("get_process_output", ": get_process_output pages through its names");
   return `No listing of this directory is that long.${list && `${list}${page}.`}`;
@@ -77,10 +74,18 @@ const MAX_NAMES_TOLD = 20;
 
 function unreadableFact(paths: readonly string[]): string | undefined {
   if (paths.length === 0) return undefined;
+  return `${paths.length} directories could not be read: ${namesOf(paths)}`;
+}
+
+function largeFact(paths: readonly string[]): string | undefined {
+  if (paths.length === 0) return undefined;
+  return `too large to be shown with all that is below: ${namesOf(paths)}; list each by its own path`;
+}
+
+function namesOf(paths: readonly string[]): string {
   const names = paths.slice(0, MAX_NAMES_TOLD).map((path) => quoteName(path));
   const more = paths.length - names.length;
-  const rest = more > 0 ? ` and ${more} more` : "";
-  return `${paths.length} directories could not be read: ${names.join(", ")}${rest}`;
+  return `${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 /** `stat_path` returns all of it. */

@@ -153,22 +153,23 @@ test("the output of a process whose sandbox is gone says that and the next step"
   expect((await waiting).text).toMatch(/^status: connection lost .*does not exist.*create_sandbox/);
 });
 
-test("a directory with too many entries names what helps", async () => {
+test("a directory with too many entries names what helps, and its tree has the rest", async () => {
   await using sandbox = await startSandbox();
   const { call, shell, world } = sandbox;
-  await shell("seq 20001 | xargs touch");
-  const list = async (depth: number) =>
-    (await call("list_directory", { path: world.folder, depth })).text;
+  const many = `${world.folder}/many`;
+  await shell("mkdir many next && touch next/file && cd many && seq 20001 | xargs touch");
+  const list = async (path: string, depth: number) =>
+    (await call("list_directory", { path, depth })).text;
+  const refusal =
+    /^resource_exhausted: .*"more than 20000 entries"\. No listing .* Run ls -A with run_process: .*_output/;
   // Under load the call above ends before its process.
-  await expect
-    .poll(async () => list(2))
-    .toMatch(
-      /^resource_exhausted: .*"more than 20000 entries"\. A smaller depth, .*find with run_process/,
-    );
-  expect(await list(1)).toMatch(
-    /^resource_exhausted: .*entries"\. No listing .* Run ls -A with run_process: .*_output/,
-  );
-  const listed = await call("run_process", { cmd: "ls", args: ["-A", world.folder] });
+  await expect.poll(async () => list(many, 1)).toMatch(refusal);
+  // Its own entries are too many at any depth.
+  expect(await list(many, 2)).toMatch(refusal);
+  const tree = await list(world.folder, 2);
+  expect(tree).toContain(`too large to be shown with all that is below: ${many}; list each by its`);
+  expect(tree).toMatch(/d .*\/many\nd .*\/next\n- .*\/next\/file\n/);
+  const listed = await call("run_process", { cmd: "ls", args: ["-A", many] });
   const process_id = /process_id: (p_\d+)/.exec(listed.text)?.[1];
   const page = await call("get_process_output", { process_id, cursor: 100_000 });
   expect(page.text).toContain("\n9999\n--- end");

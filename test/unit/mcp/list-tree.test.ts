@@ -149,3 +149,46 @@ test("a listing of many slow calls ends when its time is over", async () => {
   // The whole, the directory itself, and three below it.
   expect([entries.length, isCut, state.calls]).toEqual([402, true, 5]);
 });
+
+/** Fails a listing of more entries than one reply holds, as daemons do. */
+function bounded(list: ListDirectory, most: number): ListDirectory {
+  return async (path, depth) => {
+    const entries = await list(path, depth);
+    if (entries.length <= most) return entries;
+    throw new SandboxError("resource_exhausted", `list: "more than ${most} entries"`);
+  };
+}
+
+const LARGE = {
+  "/": ["a", "b", "etc", "proc"],
+  "/a": ["x", "y"],
+  "/a/x": ["1", "2", "3", "4"],
+  "/a/y": ["5"],
+  "/b": ["1", "2", "3", "4", "5", "6"],
+  "/etc": ["hosts"],
+  "/proc": ["1"],
+};
+
+test.for(["/", "/r"])(
+  "a part of %s that is too large is named, and the rest is listed",
+  async (path) => {
+    const { list } = treeOf(path === "/" ? LARGE : { ...LARGE, "/r": LARGE["/"] }, []);
+    const below: ListDirectory = (from, depth) => list(from === path ? "/" : from, depth);
+    const { entries, large, isCut } = await listTree(bounded(below, 5), path, { depth: 3 });
+    const paths = entries.map((each) => each.path).filter((each) => !each.startsWith("/proc"));
+    // Of the first one its own entries are shown; the second has too many of these.
+    expect(paths).toEqual(["/a", "/a/x", "/a/y", "/b", "/etc", "/etc/hosts"]);
+    expect([large, isCut]).toEqual([["/a", "/b"], false]);
+  },
+);
+
+test("a directory that is too large itself is an error, and so is another exhausted resource", async () => {
+  const { list } = treeOf(LARGE, []);
+  const whole = listTree(bounded(list, 5), "/b", { depth: 3 });
+  await expect(whole).rejects.toThrow("more than 5 entries");
+  const busy: ListDirectory = async (path, depth) => {
+    if (path === "/") return list(path, depth);
+    throw new SandboxError("resource_exhausted", 'list: "too many requests"');
+  };
+  await expect(listTree(busy, "/", { depth: 2 })).rejects.toThrow("too many requests");
+});
