@@ -20,20 +20,34 @@ export function newerVersionError(path: string, version: number): SandboxError {
   });
 }
 
+/** Whether an older program has written a file of the database, which is to be upgraded. */
+export function isOlderStore(path: string): boolean {
+  return filesOf(path).some(({ file, known }) => isOlderFile(file, known));
+}
+
+/** Whether a file says that it is of a version below this one; not one that is absent or empty. */
+export function isOlderFile(file: string, known: number): boolean {
+  const version = readVersion(file);
+  return version > 0 && version < known;
+}
+
 /**
  * Refuses a database that a newer program has written, before anything beside it is changed. One that
  * is still in its write-ahead log is found when it is opened.
  * @throws SandboxError failed_precondition
  */
 export function refuseNewerFile(path: string): void {
-  const files = [
-    { file: path, known: STATE_STEPS.length },
-    { file: logPathOf(path), known: LOG_STEPS.length },
-  ];
-  for (const { file, known } of files) {
+  for (const { file, known } of filesOf(path)) {
     const version = readVersion(file);
     if (version > known) throw newerVersionError(file, version);
   }
+}
+
+function filesOf(path: string) {
+  return [
+    { file: path, known: STATE_STEPS.length },
+    { file: logPathOf(path), known: LOG_STEPS.length },
+  ];
 }
 
 /** 0 for a file that is none, or that cannot be read: that shows when it is opened. */

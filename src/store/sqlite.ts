@@ -2,10 +2,11 @@
 
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import { hasErrorCode, SandboxError } from "../common/errors.ts";
 import { openBuildLines, openTemplateBuilds } from "./build-tables.ts";
 import { watchFile } from "./database-file.ts";
-import { logPathOf, newerVersionError } from "./file-version.ts";
+import { isOlderFile, logPathOf, newerVersionError } from "./file-version.ts";
 import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
 import { openSnapshots } from "./snapshot-table.ts";
@@ -24,6 +25,7 @@ import {
   inTransaction,
   isBusy,
   isDamage,
+  setBusyTimeout,
   translate,
 } from "./statement.ts";
 import type { Store } from "./store.ts";
@@ -31,6 +33,10 @@ import type { Store } from "./store.ts";
 const MEMORY = ":memory:";
 
 const BUSY_PAUSE_MS = 10;
+
+/** The last step takes 3 s of processor time for 50,000 builds, and much longer on a busy machine. */
+const MAX_UPGRADE_WAIT_MS = 60_000;
+const UPGRADE_PAUSE_MS = 100;
 
 /**
  * What stays of a write-ahead log that was written back. It is as large as the largest transaction, or
@@ -48,9 +54,9 @@ export function openStore(options: { readonly path: string }): Store {
   using stack = new DisposableStack();
   const open = (path: string, wanted: DatabaseOptions) =>
     stack.adopt(openDatabase(path, wanted), (database) => database.close());
-  const state = open(options.path, { synchronous: "FULL", steps: STATE_STEPS });
+  const state = open(options.path, STATE_OPTIONS);
   const logPath = options.path === MEMORY ? MEMORY : logPathOf(options.path);
-  const logs = open(logPath, { synchronous: "NORMAL", steps: LOG_STEPS, ifDamaged: LOGS_DAMAGED });
+  const logs = open(logPath, LOG_OPTIONS);
   const owned = stack.move();
   return {
     sandboxes: openSandboxes(state),
@@ -79,12 +85,31 @@ interface DatabaseOptions {
   readonly ifDamaged?: string;
 }
 
+const STATE_OPTIONS: DatabaseOptions = { synchronous: "FULL", steps: STATE_STEPS };
+const LOG_OPTIONS: DatabaseOptions = {
+  synchronous: "NORMAL",
+  steps: LOG_STEPS,
+  ifDamaged: LOGS_DAMAGED,
+};
+
 /** Made before SQLite makes it: its other files take over the mode. */
 function makePrivate(path: string): void {
   closeSync(openSync(path, "a", 0o600));
 }
 
 function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
+  const database = connect(path, options);
+  try {
+    takeSteps(database, path, options.steps);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Opens a file in whatever form it has. */
+function connect(path: string, options: DatabaseOptions): DatabaseSync {
   let database: DatabaseSync;
   try {
     if (path !== MEMORY) makePrivate(path);
@@ -106,13 +131,54 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
     });
   }
   if (path !== MEMORY) watchFile(database, path);
-  try {
-    takeSteps(database, path, options.steps);
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
+  return database;
+}
+
+export interface UpgradeOptions {
+  readonly path: string;
+  /** Called once, before the first wait. */
+  readonly onWait: () => void;
+  readonly maxWaitMs?: number;
+}
+
+/**
+ * Brings the files of an older version to the present form. While another process does so, or writes,
+ * it is waited for with the event loop free, unlike in `openStore`.
+ * @throws SandboxError as `openStore`; unavailable when the other process takes too long.
+ */
+export async function upgradeStore(options: UpgradeOptions): Promise<void> {
+  const { path } = options;
+  await upgradeFile(path, STATE_OPTIONS, options);
+  await upgradeFile(logPathOf(path), LOG_OPTIONS, options);
+}
+
+async function upgradeFile(
+  path: string,
+  wanted: DatabaseOptions,
+  { onWait, maxWaitMs = MAX_UPGRADE_WAIT_MS }: UpgradeOptions,
+): Promise<void> {
+  if (!isOlderFile(path, wanted.steps.length)) return;
+  using database = connect(path, wanted);
+  setBusyTimeout(database, BUSY_PAUSE_MS);
+  const untilMs = performance.now() + maxWaitMs;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      takeSteps(database, path, wanted.steps);
+      return;
+    } catch (error) {
+      if (!(error instanceof SandboxError) || !isBusy(error.cause)) throw error;
+      if (performance.now() > untilMs) throw notUpgraded(path, error);
+    }
+    if (attempt === 1) onWait();
+    await sleep(UPGRADE_PAUSE_MS);
   }
+}
+
+function notUpgraded(path: string, cause: SandboxError): SandboxError {
+  return new SandboxError("unavailable", `database ${path} is written to by another process`, {
+    cause,
+    hint: "that process upgrades it, or keeps it from being upgraded: wait for its end, then start again",
+  });
 }
 
 /**

@@ -154,6 +154,6 @@ function write<T>(database: DatabaseSync, work: () => T): T {
   }
 }
 
-function setBusyTimeout(database: DatabaseSync, ms: number): void {
+export function setBusyTimeout(database: DatabaseSync, ms: number): void {
   database.exec(`PRAGMA busy_timeout = ${ms}`);
 }

@@ -5,17 +5,19 @@ import { join } from "node:path";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { checkHome } from "../../common/home-folder.ts";
 import { makeFolders } from "../../common/make-folders.ts";
-import { refuseNewerFile } from "../../store/file-version.ts";
+import { isOlderStore, refuseNewerFile } from "../../store/file-version.ts";
 import { settlePlace } from "./home-place.ts";
 
 /**
- * Makes the home or opens it.
+ * Makes the home or opens it, with its database in the present form.
  * @throws SandboxError failed_precondition when it cannot be made, its path cannot be used, it is the
- * folder of something else, or a newer program has written its database.
+ * folder of something else, or a newer program has written its database; unavailable when
+ * another process keeps it from being upgraded.
  */
 export async function openHome(path: string): Promise<void> {
   checkHome(path);
-  refuseNewerFile(join(path, "state.db"));
+  const database = join(path, "state.db");
+  refuseNewerFile(database);
   try {
     makeFolders(path, 0o700);
     await chmod(path, 0o700);
@@ -27,4 +29,14 @@ export async function openHome(path: string): Promise<void> {
       hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
     });
   }
+  if (isOlderStore(database)) await upgrade(database);
+}
+
+/** Rare: a stdio server answers its host before it loads what opens the database. */
+async function upgrade(path: string): Promise<void> {
+  const { upgradeStore } = await import("../../store/sqlite.ts");
+  const onWait = () => {
+    process.stderr.write(`sandbox-mcp: waiting for another process that writes to ${path}\n`);
+  };
+  await upgradeStore({ path, onWait });
 }
