@@ -1,6 +1,8 @@
 /** Tool: writes to the stdin or the terminal of a process, and returns what it answers. */
 
+import type { Sandbox } from "../../client/envd.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import { orCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
@@ -38,7 +40,9 @@ const MAX_OUTPUT_BYTES = 30_000;
 const MAX_CUT_MS = 5_000;
 /** How long a process may take to read; a host's own limit, 60 s in most, comes later. */
 const MAX_WRITE_MS = 40_000;
-/** Of the write and the wait for the output together. */
+/** How long a sandbox may take to answer before the write: traffic may have to wake it. */
+const MAX_OPEN_MS = 40_000;
+/** Of all of it, with the wait for the output. */
 const MAX_CALL_MS = 50_000;
 
 const input = z.strictObject({
@@ -71,21 +75,15 @@ export const sendInput = defineTool({
     const pid = requirePid(processId);
     requireSize(params);
     const bytes = decodeContent("data", params.data, encoding);
-    const sandbox = await context.attach(sandboxId);
-    const known = context.state.captures.find(sandboxId, pid);
-    // Of what it answers before its output is taken again, as after a resume, nothing is known.
-    await known?.whole(timeLimit(context.clock, MAX_CUT_MS, context.signal));
-    if (known !== undefined) await context.state.captures.endReplaced(known);
-    requireRunning(known, context);
-    const isFollowed = params.wait_seconds > 0;
-    const find = async () => findProcess(sandboxId, processId, context);
-    const watched = isFollowed ? await find() : undefined;
-    requireRunning(watched, context);
+    const { clock } = context;
+    const startedMs = clock.elapsed();
+    const { sandbox, watched, find } = await openProcess(params, context);
     const sent = watched && markOf(watched.output);
-    const startedMs = context.clock.elapsed();
     let written: readonly (string | undefined)[];
     try {
-      written = await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+      const lateMs = Math.min(MAX_WRITE_MS, MAX_CALL_MS - (clock.elapsed() - startedMs));
+      const target = { sandbox, pid, signal: context.signal };
+      written = await write(target, bytes, { params, context, lateMs });
     } catch (error) {
       if (!isBroken(error) || bytes.length === 0) throw error;
       return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
@@ -94,7 +92,6 @@ export const sendInput = defineTool({
     if (watched === undefined || sent === undefined) {
       return textReply([...facts, expiryFact(context, sandboxId)]);
     }
-    const { clock } = context;
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
     const deadline = context.waitLimit(Math.min(params.wait_seconds * 1_000, leftMs));
     const following = { clock, deadline, sent, input: bytes, find };
@@ -126,6 +123,41 @@ export const sendInput = defineTool({
   },
 });
 
+interface OpenProcess {
+  readonly sandbox: Sandbox;
+  /** Where the output that follows is asked for: the process, whose output is taken from now on. */
+  readonly watched: ProcessView | undefined;
+  readonly find: () => Promise<ProcessView>;
+}
+
+/** The process that gets the input. @throws SandboxError deadline_exceeded while nothing was sent. */
+async function openProcess(params: Params, context: ToolContext): Promise<OpenProcess> {
+  const { sandbox_id: sandboxId, process_id: processId } = params;
+  const { clock, signal } = context;
+  const pid = requirePid(processId);
+  const find = async () => findProcess(sandboxId, processId, context);
+  const open = async (): Promise<OpenProcess> => {
+    const sandbox = await context.attach(sandboxId);
+    const known = context.state.captures.find(sandboxId, pid);
+    // Of what it answers before its output is taken again, as after a resume, nothing is known.
+    await known?.whole(timeLimit(clock, MAX_CUT_MS, signal));
+    if (known !== undefined) await context.state.captures.endReplaced(known);
+    requireRunning(known, context);
+    const watched = params.wait_seconds > 0 ? await find() : undefined;
+    requireRunning(watched, context);
+    return { sandbox, watched, find };
+  };
+  const late = timeLimit(clock, MAX_OPEN_MS, signal);
+  try {
+    return await orCanceled(open(), late);
+  } catch (error) {
+    if (!late.aborted || signal.aborted) throw error;
+    const message = `the sandbox does not answer: nothing was sent to ${formatProcessId(pid)}`;
+    const hint = "Call send_input again.";
+    throw new SandboxError("deadline_exceeded", message, { cause: error, hint });
+  }
+}
+
 /** A connection that broke, as by a pause, may have carried the bytes. */
 function isBroken(error: unknown): error is SandboxError {
   return hasErrorCode(error, "unavailable");
@@ -136,11 +168,18 @@ function requireSize({ cols, rows }: Params): void {
   throw new SandboxError("invalid_argument", "cols and rows must be given together");
 }
 
+interface WriteOptions {
+  readonly params: Params;
+  readonly context: ToolContext;
+  /** How long the process may take to read. */
+  readonly lateMs: number;
+}
+
 /** Returns what may be lost, and how the input was ended, if it was to be. */
 async function write(
   target: InputTarget,
   bytes: Buffer,
-  { params, context }: { readonly params: Params; readonly context: ToolContext },
+  { params, context, lateMs }: WriteOptions,
 ): Promise<readonly (string | undefined)[]> {
   const { close, cols, rows } = params;
   if (cols !== undefined && rows !== undefined) {
@@ -148,7 +187,7 @@ async function write(
   }
   const facts: (string | undefined)[] = [];
   if (bytes.length > 0) {
-    const late = timeLimit(context.clock, MAX_WRITE_MS, context.signal);
+    const late = timeLimit(context.clock, lateMs, context.signal);
     facts.push(await explained(writeInput(target, bytes, late), target, context));
   }
   if (close) facts.push(await explained(closeInput(target, bytes), target, context));

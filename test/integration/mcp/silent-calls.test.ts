@@ -28,3 +28,17 @@ test.for([
   cancelling.abort();
   expect(await calling).toContain("abort");
 });
+
+test("send_input ends in time where the sandbox is silent before the input", async () => {
+  const clock = createFakeClock(Date.now());
+  const { promise: asked, resolve: ask } = Promise.withResolvers<void>();
+  await using remote = await startForeignHost(() => ask(), clock);
+  const input = { process_id: "p_12", data: "x\n", wait_seconds: 5 };
+  const calling = remote.call("send_input", input);
+  await asked;
+  await clock.advance(40_000);
+  const { text } = await calling;
+  expect(text).toMatch(/^deadline_exceeded: .*nothing was sent to p_12\. Call send_input again\./);
+  const paths = remote.recorder.requests.map(({ url }) => url);
+  expect(paths.filter((path) => path.endsWith("/SendInput"))).toEqual([]);
+});
