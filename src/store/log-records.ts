@@ -44,12 +44,26 @@ export interface ForgetExtras {
   readonly isThere?: (sandboxId: string) => boolean;
 }
 
+/** Where a page of lines ended. */
+export interface LogPlace {
+  readonly atMs: number;
+  readonly lineId: number;
+}
+
+export interface LogPage {
+  /** Those of the page that count, at most as many as the limit. */
+  readonly lines: LogLine[];
+  /** Undefined at the end of the log. */
+  readonly place: LogPlace | undefined;
+}
+
 export interface LogTable {
   /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
   append(owner: LogOwner, lines: readonly LogLine[], more?: LogExtras): void;
   /** Where the lines came from that were appended last; empty when that was never said. */
   cursor(sandboxId: string): string;
-  read(filter: LogFilter): LogLine[];
+  /** The next page behind a place: so few lines are looked at that a full log needs many pages. */
+  read(filter: LogFilter, behind?: LogPlace): LogPage;
   /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
   has(owner: LogOwner): boolean;
   /** What was last written to after the first moment, by a clock that was ahead, counts from the second. */

@@ -1,7 +1,7 @@
 /** What every store does: records come back as they went in, logs stay within their bounds. */
 
 import { expect, test } from "vitest";
-import type { LogFilter } from "../../src/store/log-records.ts";
+import type { LogFilter, LogLine, LogPlace } from "../../src/store/log-records.ts";
 import type { BuildRecord, SandboxRecord, Store, TemplateRecord } from "../../src/store/store.ts";
 
 const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
@@ -73,6 +73,19 @@ const ANY = {
   level: "debug",
   search: "",
 } as const;
+
+/** All lines of a filter, page by page. */
+function readLogs(store: Store, filter: LogFilter): LogLine[] {
+  const found: LogLine[] = [];
+  let behind: LogPlace | undefined;
+  do {
+    const limit = filter.limit - found.length;
+    const { lines, place } = store.logs.read({ ...filter, limit }, behind);
+    found.push(...lines);
+    behind = place;
+  } while (behind !== undefined && found.length < filter.limit);
+  return found;
+}
 
 /** Adds the suite to the block around it; `open` makes an empty store. */
 export function describeStore(open: () => Store): void {
@@ -173,7 +186,7 @@ function describeLogs(open: () => Store): void {
     ].map((line, index) => ({ atMs: index, line: JSON.stringify(line) }));
     store.logs.append({ sandboxId: "ia", team: "local" }, lines);
     const read = (filter: Partial<LogFilter>) =>
-      store.logs.read({ ...ANY, sandboxId: "ia", limit: 9, ...filter }).map(({ atMs }) => atMs);
+      readLogs(store, { ...ANY, sandboxId: "ia", limit: 9, ...filter }).map(({ atMs }) => atMs);
     expect(read({ direction: "backward" })).toEqual([3, 2, 1, 0]);
     expect(read({ direction: "backward", limit: 2, endMs: 2 })).toEqual([2, 1]);
     expect(read({ level: "info" })).toEqual([1, 2, 3]);
@@ -192,7 +205,7 @@ function describeLogs(open: () => Store): void {
     ]);
     store.logs.append({ sandboxId: "ib", team: "local" }, [{ atMs: 5, line: "other" }]);
     const read = (startMs: number, limit: number) =>
-      store.logs.read({ ...ANY, sandboxId: "ia", startMs, limit }).map(({ line }) => line);
+      readLogs(store, { ...ANY, sandboxId: "ia", startMs, limit }).map(({ line }) => line);
     expect(read(0, 10)).toEqual(["first", "second", "third"]);
     expect(read(20, 1)).toEqual(["second"]);
     expect(read(0, 0)).toEqual([]);
@@ -203,7 +216,7 @@ function describeLogs(open: () => Store): void {
       false,
       false,
     ]);
-    expect(store.logs.read({ ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
+    expect(readLogs(store, { ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
   });
 
   test("old logs are forgotten one after the other, so many lines at a time", () => {
@@ -215,7 +228,7 @@ function describeLogs(open: () => Store): void {
     }
     store.logs.append({ sandboxId: "young", team: "local" }, [{ atMs: 100, line: "x" }]);
     const left = () =>
-      ids.map((sandboxId) => store.logs.read({ ...ANY, sandboxId, limit: 9 }).length);
+      ids.map((sandboxId) => readLogs(store, { ...ANY, sandboxId, limit: 9 }).length);
     const known = () => ids.filter((sandboxId) => store.logs.has({ sandboxId, team: "local" }));
     expect([store.logs.forgetBefore(50, 4), left(), known()]).toEqual([
       true,
@@ -248,7 +261,7 @@ function describeLogs(open: () => Store): void {
     expect(store.logs.listBeyond(30)).toEqual([]);
     expect(store.logs.listBeyond(29)).toEqual(["oldest"]);
     expect(store.logs.listBeyond(10).toSorted()).toEqual(["old", "oldest"]);
-    const left = () => store.logs.read({ ...ANY, sandboxId: "oldest", limit: 9 }).length;
+    const left = () => readLogs(store, { ...ANY, sandboxId: "oldest", limit: 9 }).length;
     expect([store.logs.empty("oldest", 1), left()]).toEqual([true, 1]);
     expect([store.logs.empty("oldest", 1), left()]).toEqual([true, 0]);
     expect(store.logs.empty("oldest", 1)).toBe(false);
@@ -273,7 +286,7 @@ function describeLogs(open: () => Store): void {
       owner,
       Array.from({ length: 100 }, () => ({ atMs: 201, line })),
     );
-    expect(store.logs.read({ ...ANY, sandboxId: "ia", limit: 1_000 })).toHaveLength(101);
+    expect(readLogs(store, { ...ANY, sandboxId: "ia", limit: 1_000 })).toHaveLength(101);
   });
 
   test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => {
@@ -288,7 +301,7 @@ function describeLogs(open: () => Store): void {
         toMark: (atMs) => `gone until ${atMs}`,
       });
     }
-    const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
+    const kept = readLogs(store, { ...ANY, sandboxId: "ia", limit: 10_000 });
     expect(kept.length * line.length).toBeLessThanOrEqual(10 * 1024 * 1024);
     expect(kept.filter((record) => record.line !== line)).toEqual([
       { atMs: 999, line: "gone until 999" },
@@ -308,7 +321,7 @@ function describeLogs(open: () => Store): void {
     append("a", 5_000, 1_000);
     for (let batch = 0; batch < 15; batch += 1) append("b", 1_000 + batch, 100);
     append("c", 1_020, 10);
-    const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
+    const kept = readLogs(store, { ...ANY, sandboxId: "ia", limit: 10_000 });
     const count = (begin: string) => kept.filter(({ line }) => line.startsWith(begin)).length;
     expect([count("a"), count("c"), count("gone")]).toEqual([0, 10, 1]);
     expect(count("b")).toBeGreaterThan(0);

@@ -5,7 +5,7 @@ import type { Clock } from "../../common/clock.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { parseJson } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
-import type { LogFilter, LogLine, LogOwner } from "../../store/log-records.ts";
+import type { LogFilter, LogLine, LogOwner, LogPlace } from "../../store/log-records.ts";
 import type { Store } from "../../store/store.ts";
 import { daemonLogLineSchema } from "../../wire/files.ts";
 import { sandboxMissing } from "../../wire/messages.ts";
@@ -32,6 +32,9 @@ export const MAX_READ_LINES = 10_000;
 /** Of lines in one read: a reply has each of them twice. */
 const MAX_READ_BYTES = 4_194_304;
 
+/** Twice a full log: lines that keep coming must not keep a search from its end. */
+const MAX_READ_PAGES = 500;
+
 /** A record of a sandbox's log. */
 export type LogRecord = LogLine;
 
@@ -47,7 +50,7 @@ export interface LogBook extends Disposable {
   /** The cursor of the last line that was taken; empty when there is none. */
   cursor(sandboxId: string): string;
   /** Nothing of a sandbox that is unknown, or whose lines are all too old to be kept. */
-  read(query: LogQuery): LogLine[];
+  read(query: LogQuery): Promise<LogLine[]>;
   /** @throws SandboxError not_found when nothing is known of such a sandbox of the team. */
   requireKnown(owner: LogOwner): void;
 }
@@ -131,12 +134,11 @@ export function startLogBook(options: LogBookOptions): LogBook {
     cursor(sandboxId) {
       return batch.cursor(sandboxId) ?? store.logs.cursor(sandboxId);
     },
-    read(query) {
-      batch.flush();
-      const lines = withinBytes(store.logs.read(toFilter(query, clock.now())));
-      if (query.direction !== "backward") marks.read(query.sandboxId, lines);
-      return lines;
-    },
+    read: async (query) =>
+      readPages(store, toFilter(query, clock.now()), {
+        flush: () => batch.flush(),
+        mark: (atMs) => marks.read(query.sandboxId, atMs),
+      }),
     requireKnown,
     [Symbol.dispose]() {
       end.abort();
@@ -144,6 +146,37 @@ export function startLogBook(options: LogBookOptions): LogBook {
       batch.flush();
     },
   };
+}
+
+interface PageEnds {
+  /** Writes what came meanwhile: it is before the place, or among what is read next. */
+  readonly flush: () => void;
+  /** What comes from now on stands behind what was looked at up to this time. */
+  readonly mark: (atMs: number) => void;
+}
+
+/** Leaves the event loop to others between the pages of a search. */
+async function readPages(
+  { logs }: Pick<Store, "logs">,
+  filter: LogFilter,
+  { flush, mark }: PageEnds,
+): Promise<LogLine[]> {
+  const found: LogLine[] = [];
+  let bytes = 0;
+  let behind: LogPlace | undefined;
+  for (let page = 0; page < MAX_READ_PAGES; page += 1) {
+    flush();
+    const { lines, place } = logs.read({ ...filter, limit: filter.limit - found.length }, behind);
+    const looked = place ?? lines.at(-1);
+    if (filter.direction === "forward" && looked !== undefined) mark(looked.atMs);
+    found.push(...lines);
+    bytes += lines.reduce((sum, { line }) => sum + Buffer.byteLength(line), 0);
+    behind = place;
+    const isFull = found.length >= filter.limit || bytes > MAX_READ_BYTES;
+    if (behind === undefined || isFull) break;
+    await setImmediate();
+  }
+  return withinBytes(found);
 }
 
 /** After a week in which no service ran, all lines may be too old. It never rejects. */

@@ -3,11 +3,9 @@
  * written: what comes after a read stands behind the lines of that read, or the next page would skip it.
  */
 
-import type { LogLine } from "../../store/log-records.ts";
-
 export interface ReadMarks {
-  /** Lines that a reader got, oldest first. */
-  read(sandboxId: string, lines: readonly LogLine[]): void;
+  /** A reader has looked at every line up to this time, oldest first. */
+  read(sandboxId: string, lastMs: number): void;
   /** The time under which a line is kept: its own, or the next one behind what was read. */
   place(sandboxId: string, atMs: number): number;
 }
@@ -20,9 +18,7 @@ const MAX_SHIFT_MS = 60_000;
 export function createReadMarks(): ReadMarks {
   const marks = new Map<string, number>();
   return {
-    read(sandboxId, lines) {
-      const lastMs = lines.at(-1)?.atMs;
-      if (lastMs === undefined) return;
+    read(sandboxId, lastMs) {
       const mark = Math.max(lastMs, marks.get(sandboxId) ?? 0);
       marks.delete(sandboxId);
       marks.set(sandboxId, mark);

@@ -119,7 +119,8 @@ async function follow(flood: LogFlood, random: Random, isPaced = true): Promise<
   for (const socket of sockets) socket.destroy();
   const none = store.logs.cursor("i1") === "" && !store.logs.has(subject);
   const query = { sandboxId: "i1", team: "local", limit: 100_000, startMs: 0 };
-  const lines = none ? [] : logBook.read(query).map(({ line }) => line);
+  const found = none ? [] : await logBook.read(query);
+  const lines = found.map(({ line }) => line);
   return { bytes, lines, connections: sockets.length, elapsedMs };
 }
 

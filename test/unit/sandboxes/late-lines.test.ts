@@ -24,8 +24,8 @@ function openBook() {
       book.take(SUBJECT, JSON.stringify(said), { cursor: undefined, lost: 0 });
     },
     /** The next page of a reader, as `get_logs` asks for it. */
-    next(): string[] {
-      const lines = book.read({ ...SUBJECT, limit: 100, startMs });
+    async next(): Promise<string[]> {
+      const lines = await book.read({ ...SUBJECT, limit: 100, startMs });
       startMs = (lines.at(-1)?.atMs ?? startMs - 1) + 1;
       return lines.map(({ line }) => String(JSON.parse(line).message));
     },
@@ -33,36 +33,36 @@ function openBook() {
   };
 }
 
-test("a line that comes late is on the next page", () => {
+test("a line that comes late is on the next page", async () => {
   using opened = openBook();
   opened.note("start");
-  expect(opened.next()).toEqual(["start"]);
+  expect(await opened.next()).toEqual(["start"]);
   opened.daemon("late", NOW_MS - 500);
   opened.daemon("later", NOW_MS - 400);
-  expect(opened.next()).toEqual(["late", "later"]);
-  expect(opened.next()).toEqual([]);
+  expect(await opened.next()).toEqual(["late", "later"]);
+  expect(await opened.next()).toEqual([]);
 });
 
-test("a line of the millisecond that was read last is on the next page", () => {
+test("a line of the millisecond that was read last is on the next page", async () => {
   using opened = openBook();
   opened.note("first");
-  expect(opened.next()).toEqual(["first"]);
+  expect(await opened.next()).toEqual(["first"]);
   opened.note("second");
-  expect(opened.next()).toEqual(["second"]);
+  expect(await opened.next()).toEqual(["second"]);
 });
 
-test("lines that nobody waits for keep their times", () => {
+test("lines that nobody waits for keep their times", async () => {
   using opened = openBook();
   opened.note("end");
   opened.daemon("call", NOW_MS - 500);
-  expect(opened.next()).toEqual(["call", "end"]);
+  expect(await opened.next()).toEqual(["call", "end"]);
 });
 
-test("after the clock was set back lines have its time", () => {
+test("after the clock was set back lines have its time", async () => {
   using opened = openBook();
   opened.note("before");
-  expect(opened.next()).toEqual(["before"]);
+  expect(await opened.next()).toEqual(["before"]);
   opened.clock.set(NOW_MS - 3_600_000);
   opened.note("after");
-  expect(opened.next()).toEqual([]);
+  expect(await opened.next()).toEqual([]);
 });

@@ -20,8 +20,8 @@ function openBook(cursor: string) {
   const owned = stack.move();
   return {
     book,
-    told(): unknown[] {
-      const lines = book.read({ ...SUBJECT, limit: 100, startMs: 2 });
+    async told(): Promise<unknown[]> {
+      const lines = await book.read({ ...SUBJECT, limit: 100, startMs: 2 });
       return lines.map(({ line }) => {
         const { message, lost } = JSON.parse(line);
         return lost === undefined ? message : `${message}: ${lost}`;
@@ -36,35 +36,35 @@ function lineOf(number: number, message: string): string {
   return `${number} ${JSON.stringify(said)}`;
 }
 
-test("a first connection asks for everything; numbers that are missing are counted", () => {
+test("a first connection asks for everything; numbers that are missing are counted", async () => {
   using opened = openBook("");
   const reader = createLogReader(opened.book, SUBJECT);
   expect(reader.path).toBe("/logs");
   reader.begin("aa-1");
   for (const text of [lineOf(3, "a"), lineOf(4, "b"), lineOf(9, "c")]) reader.take(text);
   expect(opened.book.cursor("i1")).toBe("aa-1 9");
-  expect(opened.told()).toEqual(["log lines lost: 2", "a", "b", "log lines lost: 4", "c"]);
+  expect(await opened.told()).toEqual(["log lines lost: 2", "a", "b", "log lines lost: 4", "c"]);
   expect(opened.book.cursor("i1")).toBe("aa-1 9");
 });
 
-test("a later one goes on, and what comes again is left out", () => {
+test("a later one goes on, and what comes again is left out", async () => {
   using opened = openBook("aa-1 4");
   const reader = createLogReader(opened.book, SUBJECT);
   expect(reader.path).toBe("/logs?daemon=aa-1&after=4");
   reader.begin("aa-1");
   for (const text of [lineOf(4, "b"), lineOf(5, "c")]) reader.take(text);
-  expect(opened.told()).toEqual(["c"]);
+  expect(await opened.told()).toEqual(["c"]);
 });
 
-test("another daemon begins anew, with a mark", () => {
+test("another daemon begins anew, with a mark", async () => {
   using opened = openBook("aa-1 4");
   const reader = createLogReader(opened.book, SUBJECT);
   reader.begin("bb-2");
   reader.take(lineOf(1, "a"));
-  expect(opened.told()).toEqual([expect.stringContaining("started anew"), "a"]);
+  expect(await opened.told()).toEqual([expect.stringContaining("started anew"), "a"]);
 });
 
-test("a line that is too long, or none, leaves a mark and keeps its number", () => {
+test("a line that is too long, or none, leaves a mark and keeps its number", async () => {
   using opened = openBook("");
   const reader = createLogReader(opened.book, SUBJECT);
   reader.begin("aa-1");
@@ -72,7 +72,7 @@ test("a line that is too long, or none, leaves a mark and keeps its number", () 
   reader.take(undefined);
   reader.take("3 {}");
   reader.take(lineOf(4, "d"));
-  expect(opened.told()).toEqual([
+  expect(await opened.told()).toEqual([
     "a",
     "a log line was too long and is lost",
     "a line that is no log line was dropped",
@@ -80,12 +80,12 @@ test("a line that is too long, or none, leaves a mark and keeps its number", () 
   ]);
 });
 
-test.for([undefined, "", "<x>", ["aa", "bb"]])("a daemon called %o has no cursor", (id) => {
+test.for([undefined, "", "<x>", ["aa", "bb"]])("a daemon called %o has no cursor", async (id) => {
   using opened = openBook("");
   const reader = createLogReader(opened.book, SUBJECT);
   reader.begin(id);
   reader.take(lineOf(1, "a"));
-  expect([opened.told(), opened.book.cursor("i1")]).toEqual([["a"], ""]);
+  expect([await opened.told(), opened.book.cursor("i1")]).toEqual([["a"], ""]);
 });
 
 /** A line with so many fields besides those of every line. */
@@ -94,10 +94,10 @@ function richLine(number: number, fields: number): string {
   return `${lineOf(number, "rich").slice(0, -1)},${names.join(",")}}`;
 }
 
-test("a line with more fields than a daemon has is dropped: a reply would have them one by one", () => {
+test("a line with more fields than a daemon has is dropped: a reply would have them one by one", async () => {
   using opened = openBook("");
   const reader = createLogReader(opened.book, SUBJECT);
   reader.begin("aa-1");
   for (const text of [richLine(1, 40), richLine(2, 80), lineOf(3, "c")]) reader.take(text);
-  expect(opened.told()).toEqual(["rich", "a line that is no log line was dropped", "c"]);
+  expect(await opened.told()).toEqual(["rich", "a line that is no log line was dropped", "c"]);
 });

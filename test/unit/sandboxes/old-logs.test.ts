@@ -27,7 +27,7 @@ test("a service that starts goes on while it forgets many old lines", async () =
   for (; known().length > 0 && turns < 100; turns += 1) await setImmediate();
   expect(turns).toBeGreaterThan(2);
   expect(known()).toEqual([]);
-  expect(book.read({ sandboxId: "new", limit: 10 })).toHaveLength(1);
+  expect(await book.read({ sandboxId: "new", limit: 10 })).toHaveLength(1);
 });
 
 test("a service forgets the oldest logs of a team that has too many", async () => {
@@ -43,10 +43,16 @@ test("a service forgets the oldest logs of a team that has too many", async () =
   }
   const log = createSilentLog();
   using book = startLogBook({ store, clock, log, teamBytes: 3 * LINES * 17 });
-  const known = () => ids.filter((sandboxId) => book.read({ sandboxId, limit: 1 }).length > 0);
-  for (let turns = 0; known().length > 3 && turns < 100; turns += 1) await setImmediate();
+  const known = async () => {
+    const logs = ids.map(async (id) => ({
+      id,
+      lines: await book.read({ sandboxId: id, limit: 1 }),
+    }));
+    return (await Promise.all(logs)).filter(({ lines }) => lines.length > 0).map(({ id }) => id);
+  };
+  for (let turns = 0; (await known()).length > 3 && turns < 100; turns += 1) await setImmediate();
   await setImmediate();
-  expect(known()).toEqual(ids.slice(-3));
+  expect(await known()).toEqual(ids.slice(-3));
   book.requireKnown({ sandboxId: "i0", team: "local" });
 });
 
@@ -87,8 +93,9 @@ test("of a team that has too many, a log of a clock that was ahead stays no long
   const look = async () => {
     using book = startLogBook(options);
     await setImmediate();
-    const read = (sandboxId: string) => book.read({ sandboxId, startMs: 0, limit: 1 }).length;
-    return { ahead: read("ahead"), newer: read("newer") };
+    const read = async (sandboxId: string) =>
+      (await book.read({ sandboxId, startMs: 0, limit: 1 })).length;
+    return { ahead: await read("ahead"), newer: await read("newer") };
   };
   expect(await look()).toEqual({ ahead: 1, newer: 0 });
   await clock.advance(60_000);
@@ -108,10 +115,10 @@ test("of a sandbox that is there, old lines go, and how far its daemon was read 
   await clock.advance(MONTH_MS);
   using book = startLogBook({ store, clock, log: createSilentLog() });
   await setImmediate();
-  const look = (sandboxId: string) => ({
-    lines: book.read({ sandboxId, startMs: 0, limit: 10 }).length,
+  const look = async (sandboxId: string) => ({
+    lines: (await book.read({ sandboxId, startMs: 0, limit: 10 })).length,
     cursor: book.cursor(sandboxId),
   });
-  expect(look("paused")).toEqual({ lines: 0, cursor });
-  expect(look("ended")).toEqual({ lines: 0, cursor: "" });
+  expect(await look("paused")).toEqual({ lines: 0, cursor });
+  expect(await look("ended")).toEqual({ lines: 0, cursor: "" });
 });
