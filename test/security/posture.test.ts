@@ -202,9 +202,11 @@ function describePosture(runtime: string): void {
     };
     const first = processes.find(({ command }) => command.includes("/run/sandbox-mcp/sh"));
     const daemon = processes.find(({ command }) => isDaemon(command));
+    const spawner = processes.find(({ command }) => command.includes("/spawner.pl"));
     const program = processes.find(isProgram);
     expect(first).toMatchObject({ ...common, effective: bounding });
     expect(daemon).toMatchObject({ ...common, effective: bounding });
+    expect(spawner).toMatchObject({ ...common, effective: bounding });
     expect(program).toMatchObject({ ...common, effective: "0".repeat(16) });
     expect(Object.keys(program?.descriptors ?? {})).toEqual(["0", "1", "2"]);
     const kinds = new Set(Object.values(daemon?.descriptors ?? {}));

@@ -87,7 +87,7 @@ async function readDescriptors(pid: number): Promise<Record<string, string>> {
 }
 
 function kindOf(target: string): string {
-  if (/^\/dev\/shm\/envd-[\w-]+\/\d+ \(deleted\)$/.test(target)) return "carrier";
+  if (/^\/dev\/shm\/envd-[\w-]+\/(?:in|out|err) \(deleted\)$/.test(target)) return "carrier";
   return /^(socket|pipe):\[/.exec(target)?.[1] ?? target;
 }
 
