@@ -9,6 +9,7 @@ my %number = (
     clock_gettime     => [ 228,     113 ],
     close             => [ 3,       57 ],
     close_range       => [ 436,     436 ],
+    execve            => [ 59,      221 ],
     exit_group        => [ 231,     94 ],
     fchownat          => [ 260,     54 ],
     fsync             => [ 74,      82 ],

@@ -1,7 +1,7 @@
 /** Programs that the spawner starts: what they have, how they end, and what is told when it ends itself. */
 
 import { readdirSync, readFileSync } from "node:fs";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { createSpawner } from "../../../src/envd/process/spawner.ts";
@@ -128,6 +128,31 @@ test("words of a megabyte arrive whole", async () => {
   const words = Array.from({ length: 10 }, (_, index) => `${index}`.repeat(100_000));
   const { stdout } = await run("printf", "%s", ...words);
   expect(stdout).toBe(words.join(""));
+});
+
+test("as many variables as are allowed arrive in their order, and take no time", async () => {
+  const names = Array.from({ length: 90_000 }, (_, index) => `V${index}`);
+  const env = { PATH: "/bin:/usr/bin", ...Object.fromEntries(names.map((name) => [name, ""])) };
+  const { stdout } = await runToEnd(spawner, launchOf(["env"], { env }));
+  expect(stdout).toBe(`PATH=/bin:/usr/bin\n${names.map((name) => `${name}=\n`).join("")}`);
+}, 15_000);
+
+test.for([
+  ["", 0, "prog"],
+  [":/usr/bin", 0, "prog"],
+  ["/usr/bin:", 0, "prog"],
+  ["/no/such:/etc/passwd:/usr/bin", 0, "true"],
+  ["/usr/bin", 127, "prog"],
+  ["/etc:/usr", 126, "passwd"],
+  ["/etc:/usr/bin", 0, "passwd"],
+  ["/usr/bin", 126, "n".repeat(300)],
+] as const)("by the path %j a command ends with %i: %s", async ([path, status, cmd]) => {
+  await using folder = await makeTempFolder();
+  const link = join(folder.path, "prog");
+  await symlink("/bin/true", link);
+  const words = cmd === "passwd" ? [cmd, "--help"] : [cmd];
+  const launch = launchOf(words, { cwd: folder.path, env: { PATH: path } });
+  expect((await runToEnd(spawner, launch)).outcome.exitCode).toBe(status);
 });
 
 test("a program that ends at once leaves what it printed, and no descriptor stays open", async () => {
