@@ -9,7 +9,7 @@ import { createIdleMemory, type IdleMemory } from "./idle-memory.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { findPerlPrograms, type PerlPrograms } from "./perl-programs.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
-import { createSpawner, type Spawner } from "./process/spawner.ts";
+import { createSpawner, type Spawner, type SpawnerOptions } from "./process/spawner.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
 import { createInotify } from "./watch/inotify.ts";
@@ -39,8 +39,14 @@ export interface Daemon {
 const MAX_LISTINGS = 2;
 const IDENTITY_DIRECTORY = "/run/e2b";
 
-/** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
-export function createDaemon(directory: string): Daemon {
+/**
+ * A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie; the
+ * spawner needs to know when all programs are stopped.
+ */
+export function createDaemon(
+  directory: string,
+  { areStopped }: Pick<SpawnerOptions, "areStopped"> = {},
+): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
   const perl = findPerlPrograms(directory);
@@ -59,7 +65,7 @@ export function createDaemon(directory: string): Daemon {
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     identityDirectory: isAlone ? IDENTITY_DIRECTORY : undefined,
     perl,
-    spawner: createSpawner(perl.spawner),
+    spawner: createSpawner(perl.spawner, { ...(areStopped && { areStopped }) }),
     attributes,
   };
 }

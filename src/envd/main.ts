@@ -36,7 +36,9 @@ const guard =
   word === SECRET_WORD
     ? { secret: readFileSync(secretFile), onClosed: createLoopWaker() }
     : undefined;
-const daemon = createDaemon(import.meta.dirname);
+const daemon = createDaemon(import.meta.dirname, {
+  areStopped: () => programs?.areStopped ?? false,
+});
 // What one call breaks must not end the processes of all others.
 catchUncaught({
   fail: () => false,

@@ -22,23 +22,22 @@ my $numbers = do( $0 =~ s{[^/]*\z}{syscalls.pl}r ) or exit 111;
 my $call    = $numbers->( $ARGV[0] ) or exit 111;
 my $load = do( $0 =~ s{[^/]*\z}{execute.pl}r ) or exit 111;
 my ( $execute, $give_up ) = $load->($call);
-my ( $set_mask, $mask_bytes, $no_hang, $pollin ) = ( 2, 8, 1, 1 );
+my ( $set_mask, $mask_bytes, $no_hang, $pollin, $pollhup ) = ( 2, 8, 1, 1, 16 );
 my ( $cwd, $pipe_mode, $any_end, $read_end, $write_end ) = ( -100, 0010600, 04002, 0, 1 );
 my $read_bytes = 65536;
-my @ignored    = qw(HUP INT PIPE TERM);
-my $child_ended = pack 'Q', 1 << 16;
-my $given       = "\0" x $mask_bytes;
+my ( $all, $all_but_child ) = map { pack 'Q', $_ } ~0, ~( 1 << 16 );
+my $given = "\0" x $mask_bytes;
 # Whatever the daemon did not mean to give.
 syscall $call->{close_range}, 3, 0xffffffff, 0;
-# Waits until a look at all children follows it.
-syscall( $call->{rt_sigprocmask}, 0, $child_ended, $given, $mask_bytes ) == 0 or exit 111;
-$SIG{CHLD} = sub { };
 # What ends the daemon, or its process group, does not end this program before it has removed all.
+# The end of a child waits until a look at all of them follows. What comes for a child before it has
+# begun waits too: one that was ignored would be lost.
+syscall( $call->{rt_sigprocmask}, $set_mask, $all, $given, $mask_bytes ) == 0 or exit 111;
+$SIG{CHLD} = sub { };
 setpgrp 0, 0 or exit 111;
-$SIG{$_} = 'IGNORE' for @ignored;
 
-# By the id of a start whose pipes the daemon has not opened yet: their directory, their names, and
-# handles that keep an end open for whoever opens the other one.
+# By the id of a start whose pipes the daemon has not opened yet: their directory, their names, the
+# program, and handles that keep an end open for whoever opens the other one.
 my %kept;
 
 sub report {
@@ -51,7 +50,7 @@ sub report {
 
 sub run {
     my ( $order, $end ) = @_;
-    $SIG{$_} = 'DEFAULT' for 'CHLD', @ignored;
+    $SIG{CHLD} = 'DEFAULT';
     syscall( $call->{rt_sigprocmask}, $set_mask, $given, 0, $mask_bytes );
     my ( $in, $out, $err ) = @$end{qw(in out err)};
     open( STDERR, '>&', $err ) or $give_up->( $err, 'errors' );
@@ -99,6 +98,7 @@ sub start {
     chdir '/';
     $! = $error;
     defined $pid or return 'fork';
+    $kept{ $order->{id} }{program} = $pid;
     report("started $order->{id} $pid");
     return q{};
 }
@@ -132,13 +132,19 @@ my $orders = q{};
 report('ready');
 while (1) {
     my $wanted = pack 'l s s', 0, $pollin, 0;
-    my $ready = syscall $call->{ppoll}, $wanted, 1, 0, $given, $mask_bytes;
+    my $ready = syscall $call->{ppoll}, $wanted, 1, 0, $all_but_child, $mask_bytes;
     collect();
     next if $ready < 1;
+    # Nobody is left who would read what the rest of the orders prints.
+    last if unpack( 'x4 x2 s', $wanted ) & $pollhup;
     sysread( STDIN, $orders, $read_bytes, length $orders ) or last;
     while ( length $orders >= 4 && length $orders >= 4 + unpack 'N', $orders ) {
         obey( unpack 'N/a*', $orders );
         substr $orders, 0, 4 + unpack( 'N', $orders ), q{};
     }
 }
-clean($_) for keys %kept;
+# Programs of which nobody has heard go with the daemon.
+for ( keys %kept ) {
+    kill 'KILL', $kept{$_}{program} if $kept{$_}{program};
+    clean($_);
+}

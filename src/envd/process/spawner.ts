@@ -5,7 +5,8 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, existsSync, openSync, rmSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -13,7 +14,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { getSystemErrorName } from "node:util";
 import { SandboxError } from "../../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
-import { helperFault, type HelperStreams } from "../helper-fault.ts";
+import type { HelperStreams } from "../helper-fault.ts";
 import { isAlive, killProcess } from "./kill.ts";
 import type { Launch } from "./launch.ts";
 import { encodeOrder, launchFields, type Field } from "./order.ts";
@@ -40,12 +41,16 @@ export interface Spawner extends Disposable {
 }
 
 const NAME = "spawner of processes";
-/** One that has not answered by then hangs; a loaded machine needs a tenth of it. */
+/** One that tells nothing for so long while programs are to be started hangs. */
 const REPLY_MS = 10_000;
+/** Parts of that time. Of one in which all of the sandbox was frozen no more than one part counts. */
+const LOOKS = 10;
 /** How often a program is looked for whose parent is gone. */
 const ORPHAN_POLL_MS = 250;
-/** Where pipes have their names: in memory, so that programs start on a full disk, too. */
-const MEMORY_DIRECTORY = "/dev/shm";
+/** Where pipes have their names: in memory, so that programs start on a full disk, too, or else on disk. */
+const PARENTS = ["/dev/shm", tmpdir()] as const;
+/** What the spawner calls the step that makes the pipes. */
+const PIPE_STEP = "pipe";
 const UNKNOWN_END: Outcome = {
   exitCode: -1,
   exited: false,
@@ -53,12 +58,21 @@ const UNKNOWN_END: Outcome = {
   error: "the end of the process was not seen",
 };
 
+export interface SpawnerOptions {
+  readonly replyMs?: number;
+  /** Whether all programs, and the spawner with them, were told to stop: it answers later then. */
+  readonly areStopped?: () => boolean;
+}
+
 /** Starts its process when it is needed first, and another one when that ended. */
-export function createSpawner(command: Command, { replyMs = REPLY_MS } = {}): Spawner {
+export function createSpawner(command: Command, options: SpawnerOptions = {}): Spawner {
+  const { replyMs = REPLY_MS, areStopped = () => false } = options;
   let current: SpawnerProcess | undefined;
 
   function running(): SpawnerProcess {
-    if (current === undefined || current.hasEnded) current = new SpawnerProcess(command, replyMs);
+    if (current === undefined || current.hasEnded) {
+      current = new SpawnerProcess(command, { replyMs, areStopped });
+    }
     return current;
   }
 
@@ -82,11 +96,15 @@ class SpawnerProcess {
   readonly #ready = Promise.withResolvers<void>();
   readonly #starting = new Map<string, PromiseWithResolvers<Started>>();
   readonly #running = new Map<number, (outcome: Outcome) => void>();
-  readonly #replyMs: number;
+  readonly #options: Required<SpawnerOptions>;
+  #isClosed = false;
+  #watch: NodeJS.Timeout | undefined;
+  /** Looks in a row at which nothing had been told since the last one. */
+  #silentLooks = 0;
   #lastId = 0;
 
-  constructor([file, ...before]: Command, replyMs: number) {
-    this.#replyMs = replyMs;
+  constructor([file, ...before]: Command, options: Required<SpawnerOptions>) {
+    this.#options = options;
     const child = spawn(file, [...before, process.arch], {
       cwd: "/",
       env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
@@ -97,9 +115,12 @@ class SpawnerProcess {
     // Where no caller waits for it, its end is no error.
     this.ready.catch(() => undefined);
     // Whatever breaks ends it, and its end is told to all who wait.
-    child.on("error", (error) => this.end(helperFault(NAME, error) ?? error));
+    child.on("error", (error) => this.end(error));
     // After the last of its reports.
-    child.on("close", () => this.end());
+    child.on("close", () => {
+      this.#isClosed = true;
+      this.end();
+    });
     const { stdin, stdout }: HelperStreams = child;
     this.#streams = { stdin, stdout };
     for (const stream of [stdin, stdout]) stream?.on("error", () => this.end());
@@ -108,18 +129,38 @@ class SpawnerProcess {
   }
 
   async start(launch: Launch, hasInput: boolean): Promise<Spawned> {
+    const [first, second] = PARENTS;
+    try {
+      return await this.#startIn(first, launch, hasInput);
+    } catch (error) {
+      // The sandbox may have removed or filled it.
+      if (!(error instanceof Error && error.message === PIPE_STEP)) throw error;
+      return this.#startIn(second, launch, hasInput);
+    }
+  }
+
+  async #startIn(parent: string, launch: Launch, hasInput: boolean): Promise<Spawned> {
     this.#lastId += 1;
     const id = `${this.#lastId}`;
-    const parent = existsSync(MEMORY_DIRECTORY) ? MEMORY_DIRECTORY : tmpdir();
     const pipes = join(parent, `envd-${randomUUID()}`);
     try {
       const order = ["s", id, pipes, hasInput ? 1 : "", ...launchFields(launch)] as const;
       const { pid, exited } = await this.#order(id, order);
       return { pid, exited, ...openPipes(pipes, hasInput, () => killProcess(pid, "SIGKILL")) };
     } finally {
-      if (this.hasEnded) rmSync(pipes, { recursive: true, force: true });
+      if (this.hasEnded) this.#removeLater(pipes);
       else this.#send(["c", id]);
     }
+  }
+
+  /** Once the process that may still make it is gone. */
+  #removeLater(directory: string): void {
+    const remove = () => {
+      // What others have put there is theirs.
+      rm(directory, { recursive: true, force: true }).catch(() => undefined);
+    };
+    if (this.#isClosed) remove();
+    else this.#child.once("close", remove);
   }
 
   /** Ends it for good, and tells all who wait. */
@@ -135,16 +176,28 @@ class SpawnerProcess {
   async #order(id: string, fields: readonly [string, ...Field[]]): Promise<Started> {
     const started = Promise.withResolvers<Started>();
     this.#starting.set(id, started);
+    this.#watch ??= setInterval(() => this.#look(), this.#options.replyMs / LOOKS);
     this.#send(fields);
-    const timer = setTimeout(() => {
-      this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`));
-    }, this.#replyMs);
     try {
       return await started.promise;
     } finally {
-      clearTimeout(timer);
       this.#starting.delete(id);
+      if (this.#starting.size === 0) this.#stopLooking();
     }
+  }
+
+  /** Counted in looks, since the time in which the sandbox was frozen passes for timers, too. */
+  #look(): void {
+    if (this.#options.areStopped()) return;
+    this.#silentLooks += 1;
+    if (this.#silentLooks < LOOKS) return;
+    this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`));
+  }
+
+  #stopLooking(): void {
+    clearInterval(this.#watch);
+    this.#watch = undefined;
+    this.#silentLooks = 0;
   }
 
   #send([letter, ...fields]: readonly [string, ...Field[]]): void {
@@ -152,6 +205,7 @@ class SpawnerProcess {
   }
 
   #hear(line: string): void {
+    this.#silentLooks = 0;
     const [word = "", ...rest] = line.split(" ");
     if (word === "ready") this.#ready.resolve();
     else if (word === "started") this.#onStarted(rest);
@@ -161,9 +215,12 @@ class SpawnerProcess {
 
   #onStarted([id = "", ...numbers]: readonly string[]): void {
     const [pid = 0] = numbers.map(Number);
+    const starting = this.#starting.get(id);
+    // Its caller has been told that it did not start.
+    if (starting === undefined || this.hasEnded) return killProcess(pid, "SIGKILL");
     const { promise: exited, resolve } = Promise.withResolvers<Outcome>();
     this.#running.set(pid, resolve);
-    this.#starting.get(id)?.resolve({ pid, exited });
+    starting.resolve({ pid, exited });
   }
 
   #onFailed([id = "", errno, ...what]: readonly string[]): void {
@@ -191,6 +248,8 @@ function openPipes(
   const open = (name: string, flags: number): number => {
     const descriptor = openSync(join(directory, name), flags | constants.O_NONBLOCK);
     opened.push(descriptor);
+    // Root inside may have put something else there.
+    if (!fstatSync(descriptor).isFIFO()) throw new Error("not a pipe");
     return descriptor;
   };
   try {

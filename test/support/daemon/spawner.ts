@@ -4,15 +4,29 @@ import { once } from "node:events";
 import { Socket } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { DEFAULT_PATH } from "../../../src/envd/bundled-program.ts";
+import { DEFAULT_PATH, type Command } from "../../../src/envd/bundled-program.ts";
 import type { Launch } from "../../../src/envd/process/launch.ts";
 import type { Outcome } from "../../../src/envd/process/outcome.ts";
-import { createSpawner, type Spawned, type Spawner } from "../../../src/envd/process/spawner.ts";
+import {
+  createSpawner,
+  type Spawned,
+  type Spawner,
+  type SpawnerOptions,
+} from "../../../src/envd/process/spawner.ts";
 import { PERL_DIRECTORY } from "../perl-directory.ts";
 
+/** The daemon's own. */
+export const SPAWNER: Command = ["perl", "-f", join(PERL_DIRECTORY, "spawner.pl")];
+
 /** One of the test's own user; its owner disposes of it. */
-export function makeSpawner(): Spawner {
-  return createSpawner(["perl", "-f", join(PERL_DIRECTORY, "spawner.pl")]);
+export function makeSpawner(options: SpawnerOptions = {}): Spawner {
+  return createSpawner(SPAWNER, options);
+}
+
+/** The process that starts programs. */
+export async function parentOf(spawner: Spawner): Promise<number> {
+  const script = "cut -d' ' -f4 /proc/$$/stat";
+  return Number((await runToEnd(spawner, launchOf(["/bin/sh", "-c", script]))).stdout);
 }
 
 /** A launch in the root directory, as the user who runs the test. */

@@ -1,0 +1,157 @@
+/** What interrupts the spawner, or tells something false in its place, and what becomes of programs then. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync } from "node:fs";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { expect, test, vi } from "vitest";
+import { isAlive, killProcess } from "../../../src/envd/process/kill.ts";
+import { encodeOrder, launchFields } from "../../../src/envd/process/order.ts";
+import { createSpawner } from "../../../src/envd/process/spawner.ts";
+import {
+  launchOf,
+  makeSpawner,
+  parentOf,
+  runToEnd,
+  SPAWNER,
+} from "../../support/daemon/spawner.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+test("a signal that comes before a program has begun ends it", async () => {
+  using own = makeSpawner();
+  const starts = Array.from({ length: 100 }, async () => {
+    const { pid, exited } = await own.start(launchOf(["sleep", "5"]), false);
+    process.kill(pid, "SIGTERM");
+    return (await exited).status;
+  });
+  expect(new Set(await Promise.all(starts))).toEqual(new Set(["signal: terminated"]));
+});
+
+/** Takes a lease of a file, which holds whoever executes it, until its input ends. */
+const LEASE = `open my $file, '+<', $ARGV[0] or die; $SIG{IO} = 'IGNORE'; $| = 1;
+  fcntl $file, 1024, 1 or die "lease: $!"; print "held\\n"; sysread STDIN, $_, 1`;
+
+test("a program whose start is held holds no pipe of another one", async () => {
+  using own = makeSpawner();
+  await own.prepare();
+  await using folder = await makeTempFolder();
+  const held = join(folder.path, "held");
+  await writeFile(held, "#!/bin/sh\necho held\n");
+  await chmod(held, 0o755);
+  const holder = spawn("perl", ["-e", LEASE, held], { stdio: ["pipe", "pipe", "inherit"] });
+  await once(holder.stdout, "data");
+  let hasEnded = false;
+  const other = runToEnd(own, launchOf(["echo", "other"]));
+  const late = runToEnd(own, launchOf([held])).finally(() => (hasEnded = true));
+  expect((await other).stdout).toBe("other\n");
+  expect(hasEnded).toBe(false);
+  holder.stdin.end();
+  expect((await late).stdout).toBe("held\n");
+});
+
+test("the time in which all was frozen is no silence of the spawner", async () => {
+  using own = makeSpawner({ replyMs: 2_000 });
+  const spawner = await parentOf(own);
+  process.kill(spawner, "SIGSTOP");
+  const ended = runToEnd(own, launchOf(["echo", "on"]));
+  // As the freezer does, it holds the daemon's timers and the spawner alike.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_500);
+  process.kill(spawner, "SIGCONT");
+  expect((await ended).stdout).toBe("on\n");
+});
+
+test("a spawner that was stopped with all programs is waited for", async () => {
+  let looks = 0;
+  using own = makeSpawner({ replyMs: 50, areStopped: () => (looks += 1) > 0 });
+  const spawner = await parentOf(own);
+  process.kill(spawner, "SIGSTOP");
+  const ended = runToEnd(own, launchOf(["echo", "on"]));
+  looks = 0;
+  await expect.poll(() => looks).toBeGreaterThan(30);
+  process.kill(spawner, "SIGCONT");
+  expect((await ended).stdout).toBe("on\n");
+});
+
+test("a spawner that tells something meanwhile may take longer", async () => {
+  const script = `for n in $(seq 30); do echo exit 1 0; sleep 0.05; done
+    echo failed 1 2 chdir; exec sleep 60`;
+  using own = createSpawner(["sh", "-c", script], { replyMs: 1_000 });
+  const start = own.start(launchOf(["true"]), false);
+  await expect(start).rejects.toMatchObject({ code: "ENOENT", message: "chdir" });
+});
+
+test("a program that nobody waits for any more is killed", async () => {
+  await using folder = await makeTempFolder();
+  const note = join(folder.path, "note");
+  const script = `sleep 60 & echo started 7 $!; wait; touch ${note}`;
+  using own = createSpawner(["sh", "-c", script]);
+  void own.prepare().catch(() => undefined);
+  await expect.poll(() => existsSync(note)).toBe(true);
+});
+
+/** A spawner that obeys each order by `obey($id, $directory)`. */
+const FALSE_SPAWNER = `$| = 1; while (sysread STDIN, my $length, 4) {
+  sysread STDIN, my $order, unpack 'N', $length;
+  my ($letter, $id, $directory) = unpack 'a Z* Z*', $order;
+  obey($id, $directory) if $letter eq 's';
+} `;
+
+test("what is no pipe is not read, and the program is killed", async () => {
+  const program = `sub obey { mkdir $_[1]; for (qw(out err)) { open my $file, '>', "$_[1]/$_" }
+    my $pid = fork || exec 'sleep', '60'; print "started $_[0] $pid\\n"; waitpid $pid, 0;
+    print "signal $pid 9\\n"; unlink glob "$_[1]/*"; rmdir $_[1] }`;
+  using own = createSpawner(["perl", "-e", FALSE_SPAWNER + program]);
+  const starts = () => own.start(launchOf(["true"]), false);
+  await expect(starts()).rejects.toThrow("not a pipe");
+  const before = openDescriptors();
+  // The next order is obeyed after the end of the program.
+  await expect(starts()).rejects.toThrow("not a pipe");
+  expect(openDescriptors()).toBe(before);
+});
+
+function openDescriptors(): number {
+  return readdirSync("/proc/self/fd").length;
+}
+
+test("where memory takes no pipes they are made on disk", async () => {
+  const program = `sub obey { my $error = $_[1] =~ m{^/dev/shm/} ? '28 pipe' : '13 chdir';
+    print "failed $_[0] $error\\n" }`;
+  using own = createSpawner(["perl", "-e", FALSE_SPAWNER + program]);
+  const start = own.start(launchOf(["true"]), false);
+  await expect(start).rejects.toMatchObject({ code: "EACCES", message: "chdir" });
+});
+
+test.for(["before", "after"])(
+  "no program outlives a daemon that ends %s its start",
+  async (when) => {
+    await using folder = await makeTempFolder();
+    const [file, ...args] = [...SPAWNER, process.arch];
+    const child = spawn(file, args, { stdio: ["pipe", "pipe", "inherit"] });
+    const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+    expect(await lines.next()).toMatchObject({ value: "ready" });
+    if (when === "before") child.kill("SIGSTOP");
+    const pipes = join(folder.path, "pipes");
+    const fields = launchFields(launchOf(["sleep", "60"]));
+    child.stdin.write(encodeOrder("s", ["1", pipes, "", ...fields]));
+    if (when === "after") await lines.next();
+    child.stdin.destroy();
+    child.kill("SIGCONT");
+    await once(child, "exit");
+    expect(existsSync(pipes)).toBe(false);
+    // The group of the spawner, in which its programs are.
+    await expect.poll(() => isAlive(-Number(child.pid))).toBe(false);
+  },
+);
+
+test("a process that has become another user's is left, and nothing is thrown", () => {
+  const kill = vi.spyOn(process, "kill").mockImplementation(() => {
+    throw Object.assign(new Error("kill"), { code: "EPERM" });
+  });
+  try {
+    expect(() => killProcess(1, "SIGKILL")).not.toThrow();
+  } finally {
+    kill.mockRestore();
+  }
+});
