@@ -14,6 +14,8 @@ use v5.14;
 my ( $enoent, $enoexec, $eacces ) = ( 2, 8, 13 );
 # With ENODEV, ENOTDIR, ETIMEDOUT and ESTALE: another directory may have the program.
 my %is_elsewhere = map { $_ => 1 } $enoent, $eacces, 19, 20, 110, 116;
+# With ENOTDIR, ENAMETOOLONG and ELOOP: the command is not there, for which shells have a status.
+my %is_missing = map { $_ => 1 } $enoent, 20, 36, 40;
 my $shell = '/bin/sh';
 
 return sub {
@@ -23,7 +25,7 @@ return sub {
     my $give_up = sub {
         my ( $handle, $what, $code ) = ( @_, $! + 0 );
         syswrite $handle, "sh: $what: " . ( $code == $enoent ? 'not found' : "$!" ) . "\n";
-        syscall( $call->{exit_group}, $code == $enoent ? 127 : 126 );
+        syscall( $call->{exit_group}, $is_missing{$code} ? 127 : 126 );
     };
 
     my $become = sub {

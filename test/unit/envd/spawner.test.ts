@@ -145,11 +145,14 @@ test.for([
   ["/usr/bin", 127, "prog"],
   ["/etc:/usr", 126, "passwd"],
   ["/etc:/usr/bin", 0, "passwd"],
-  ["/usr/bin", 126, "n".repeat(300)],
+  ["/usr/bin", 127, "n".repeat(300)],
+  ["/usr/bin", 127, "/etc/passwd/none"],
+  ["/usr/bin", 127, "./loop"],
 ] as const)("by the path %j a command ends with %i: %s", async ([path, status, cmd]) => {
   await using folder = await makeTempFolder();
   const link = join(folder.path, "prog");
   await symlink("/bin/true", link);
+  await symlink("loop", join(folder.path, "loop"));
   const words = cmd === "passwd" ? [cmd, "--help"] : [cmd];
   const launch = launchOf(words, { cwd: folder.path, env: { PATH: path } });
   expect((await runToEnd(spawner, launch)).outcome.exitCode).toBe(status);
