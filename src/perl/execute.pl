@@ -11,11 +11,11 @@
 
 use v5.14;
 
-my ( $enoent, $enoexec, $eacces ) = ( 2, 8, 13 );
-# With ENODEV, ENOTDIR, ETIMEDOUT and ESTALE: another directory may have the program.
-my %is_elsewhere = map { $_ => 1 } $enoent, $eacces, 19, 20, 110, 116;
-# With ENOTDIR, ENAMETOOLONG and ELOOP: the command is not there, for which shells have a status.
-my %is_missing = map { $_ => 1 } $enoent, 20, 36, 40;
+my ( $enoent, $enoexec, $eacces, $enotdir ) = ( 2, 8, 13, 20 );
+# With ENODEV, ETIMEDOUT and ESTALE: another directory may have the program.
+my %is_elsewhere = map { $_ => 1 } $enoent, $eacces, $enotdir, 19, 110, 116;
+# With ENAMETOOLONG and ELOOP: the command is not there, for which shells have a status.
+my %is_missing = map { $_ => 1 } $enoent, $enotdir, 36, 40;
 my $shell = '/bin/sh';
 
 return sub {
@@ -24,7 +24,8 @@ return sub {
     # At once, since perl itself would tidy up aloud.
     my $give_up = sub {
         my ( $handle, $what, $code ) = ( @_, $! + 0 );
-        syswrite $handle, "sh: $what: " . ( $code == $enoent ? 'not found' : "$!" ) . "\n";
+        my $reason = $code == $enoent || $code == $enotdir ? 'not found' : "$!";
+        syswrite $handle, "sh: $what: $reason\n";
         syscall( $call->{exit_group}, $is_missing{$code} ? 127 : 126 );
     };
 
