@@ -43,7 +43,7 @@ my %kept;
 sub report {
     my $line = "$_[0]\n";
     while ( length $line ) {
-        my $count = syswrite STDOUT, $line or last;
+        my $count = syswrite STDOUT, $line or leave();
         substr $line, 0, $count, q{};
     }
 }
@@ -85,6 +85,15 @@ sub clean {
     my $kept = delete $kept{ $_[0] } or return;
     unlink @{ $kept->{names} };
     rmdir $kept->{directory};
+}
+
+# Programs of which nobody has heard go with the daemon.
+sub leave {
+    for ( keys %kept ) {
+        kill 'KILL', $kept{$_}{program} if $kept{$_}{program};
+        clean($_);
+    }
+    exit;
 }
 
 # What failed, with the error in $!; without a directory that can be entered nothing is started.
@@ -143,8 +152,4 @@ while (1) {
         substr $orders, 0, 4 + unpack( 'N', $orders ), q{};
     }
 }
-# Programs of which nobody has heard go with the daemon.
-for ( keys %kept ) {
-    kill 'KILL', $kept{$_}{program} if $kept{$_}{program};
-    clean($_);
-}
+leave();

@@ -145,6 +145,19 @@ test.for(["before", "after"])(
   },
 );
 
+test("a spawner whose reports reach no one ends, and so does what it started", async () => {
+  await using folder = await makeTempFolder();
+  const [file, ...args] = [...SPAWNER, process.arch];
+  const child = spawn(file, args, { stdio: ["pipe", "pipe", "inherit"] });
+  await once(child.stdout, "data");
+  child.stdout.destroy();
+  const fields = launchFields(launchOf(["sleep", "60"]));
+  child.stdin.write(encodeOrder("s", ["1", join(folder.path, "pipes"), "", ...fields]));
+  await once(child, "exit");
+  child.stdin.destroy();
+  await expect.poll(() => isAlive(-Number(child.pid))).toBe(false);
+});
+
 test("a process that has become another user's is left, and nothing is thrown", () => {
   const kill = vi.spyOn(process, "kill").mockImplementation(() => {
     throw Object.assign(new Error("kill"), { code: "EPERM" });
