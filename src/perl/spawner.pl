@@ -11,7 +11,8 @@
 #                   start `words` there, with `count` variables; `pipes` is a directory that is made
 #                   for named pipes, `input` is empty for a program that has none, `uid` where no
 #                   other user is wanted
-#       c id        remove what was made for that start: the daemon has opened its ends
+#       c id        close what was kept of that start: the daemon has opened its ends, and removes
+#                   the directory
 # Reports are lines: `ready` at first; then for each start `started ID PID`, or `failed ID ERRNO
 # WHAT`; and for each end `exit PID N` or `signal PID N`. The pipes are called `in`, `out`, `err`.
 # Status 111: not started as it must be.
@@ -116,7 +117,7 @@ sub obey {
     my ( $letter, $rest ) = unpack 'a a*', $_[0];
     my @fields = split /\0/, $rest, -1;
     pop @fields;
-    if ( $letter eq 'c' ) { clean( $fields[0] ) }
+    if ( $letter eq 'c' ) { delete $kept{ $fields[0] } }
     else {
         my %order;
         @order{qw(id pipes input directory)} = splice @fields, 0, 4;

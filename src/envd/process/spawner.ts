@@ -5,8 +5,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { closeSync, constants, fstatSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -47,7 +46,7 @@ const REPLY_MS = 10_000;
 const LOOKS = 10;
 /** How often a program is looked for whose parent is gone. */
 const ORPHAN_POLL_MS = 250;
-/** Where pipes have their names: in memory, so that programs start on a full disk, too, or else on disk. */
+/** In memory, so that programs start on a full disk, too, or else on disk. */
 const PARENTS = ["/dev/shm", tmpdir()] as const;
 /** What the spawner calls the step that makes the pipes. */
 const PIPE_STEP = "pipe";
@@ -62,16 +61,18 @@ export interface SpawnerOptions {
   readonly replyMs?: number;
   /** Whether all programs, and the spawner with them, were told to stop: it answers later then. */
   readonly areStopped?: () => boolean;
+  /** Where pipes have their names, each start in a directory of its own; the second is for a fault. */
+  readonly parents?: readonly [string, string];
 }
 
 /** Starts its process when it is needed first, and another one when that ended. */
 export function createSpawner(command: Command, options: SpawnerOptions = {}): Spawner {
-  const { replyMs = REPLY_MS, areStopped = () => false } = options;
+  const { replyMs = REPLY_MS, areStopped = () => false, parents = PARENTS } = options;
   let current: SpawnerProcess | undefined;
 
   function running(): SpawnerProcess {
     if (current === undefined || current.hasEnded) {
-      current = new SpawnerProcess(command, { replyMs, areStopped });
+      current = new SpawnerProcess(command, { replyMs, areStopped, parents });
     }
     return current;
   }
@@ -129,7 +130,7 @@ class SpawnerProcess {
   }
 
   async start(launch: Launch, hasInput: boolean): Promise<Spawned> {
-    const [first, second] = PARENTS;
+    const [first, second] = this.#options.parents;
     try {
       return await this.#startIn(first, launch, hasInput);
     } catch (error) {
@@ -148,19 +149,11 @@ class SpawnerProcess {
       const { pid, exited } = await this.#order(id, order);
       return { pid, exited, ...openPipes(pipes, hasInput, () => killProcess(pid, "SIGKILL")) };
     } finally {
-      if (this.hasEnded) this.#removeLater(pipes);
-      else this.#send(["c", id]);
+      this.#send(["c", id]);
+      // Here, since a spawner that is killed now would leave it; one that has ended may still make it.
+      if (this.hasEnded && !this.#isClosed) this.#child.once("close", () => removePipes(pipes));
+      else removePipes(pipes);
     }
-  }
-
-  /** Once the process that may still make it is gone. */
-  #removeLater(directory: string): void {
-    const remove = () => {
-      // What others have put there is theirs.
-      rm(directory, { recursive: true, force: true }).catch(() => undefined);
-    };
-    if (this.#isClosed) remove();
-    else this.#child.once("close", remove);
   }
 
   /** Ends it for good, and tells all who wait. */
@@ -262,6 +255,14 @@ function openPipes(
     for (const descriptor of opened) closeSync(descriptor);
     kill();
     throw error;
+  }
+}
+
+function removePipes(directory: string): void {
+  try {
+    rmSync(directory, { recursive: true, force: true });
+  } catch {
+    // What others have put there is theirs.
   }
 }
 

@@ -192,16 +192,20 @@ test("programs whose spawner is killed go on, and others start", async () => {
   expect(await holder.exited).toMatchObject({ exitCode: -1, exited: false, status: "unknown" });
 });
 
-test("no directory of pipes is left, whatever ends the daemon or the spawner", async () => {
-  const before = pipeDirectories();
-  await run("true");
-  await spawner.start(launchOf(["true"], { cwd: "/no/such" }), true).catch(() => undefined);
-  await expect.poll(pipeDirectories).toEqual(before);
+test("no directory of pipes is left by a start, a refusal, or a spawner that is killed", async () => {
+  await using folder = await makeTempFolder();
+  const options = { parents: [folder.path, folder.path] } as const;
+  using lasting = makeSpawner(options);
+  await runToEnd(lasting, launchOf(["true"]));
+  await lasting.start(launchOf(["true"], { cwd: "/no/such" }), true).catch(() => undefined);
+  for (let round = 0; round < 5; round += 1) {
+    using own = makeSpawner(options);
+    // It may do so before its own start is reported.
+    const start = own.start(launchOf(["/bin/sh", "-c", "kill -9 $PPID"]), true);
+    await start.then(async ({ exited }) => exited).catch(() => undefined);
+  }
+  await expect.poll(() => readdirSync(folder.path)).toEqual([]);
 });
-
-function pipeDirectories(): readonly string[] {
-  return readdirSync("/dev/shm").filter((name) => name.startsWith("envd-"));
-}
 
 test("a spawner that does not answer is ended, and its callers are told", async () => {
   using own = createSpawner(["sh", "-c", "exec sleep 60", "sh"], { replyMs: 50 });
