@@ -15,6 +15,8 @@ const [daemon, perl] = process.argv.slice(1);
 const { createAttributes } = await import(join(daemon, "attributes.ts"));
 const { createInotify } = await import(join(daemon, "watch/inotify.ts"));
 const { startOnTerminal } = await import(join(daemon, "process/terminal.ts"));
+const { createSpawner } = await import(join(daemon, "process/spawner.ts"));
+const { startPiped } = await import(join(daemon, "process/process-streams.ts"));
 process.on("uncaughtException", (error) => console.log("uncaught", error.message));
 const helper = (name) => ["perl", "-f", join(perl, name)];
 const tell = (error) => console.log(error?.code, error?.message);
@@ -35,9 +37,11 @@ try {
   tell(error);
 }
 const config = { cmd: "true", args: [] };
-const launch = { words: ["true"], cwd: "/", env: {}, file: "true", args: [] };
+const launch = { words: ["true"], cwd: "/", env: {} };
 const size = { cols: 80, rows: 24 };
 await startOnTerminal({ config, launch, size, relay: helper("terminal.pl") }).catch(tell);
+const spawner = createSpawner(helper("spawner.pl"));
+await startPiped({ config, launch, hasInput: true, spawner }).catch(tell);
 setImmediate(() => process.exit(0));
 `;
 
@@ -50,5 +54,6 @@ test("without a descriptor a helper of the daemon is missed by its caller alone"
     "internal error starting the reader of file attributes: too many open files",
     "internal error starting the reader of inotify events: too many open files",
     "resource_exhausted error starting pty with command 'true' in dir '/' with '80' cols and '24' rows: too many open files",
+    "resource_exhausted error starting process 'true': fork/exec /bin/sh: too many open files",
   ]);
 });
