@@ -138,13 +138,15 @@ export interface UpgradeOptions {
   readonly path: string;
   /** Called once, before the first wait. */
   readonly onWait: () => void;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
   readonly maxWaitMs?: number;
 }
 
 /**
  * Brings the files of an older version to the present form. While another process does so, or writes,
  * it is waited for with the event loop free, unlike in `openStore`.
- * @throws SandboxError as `openStore`; unavailable when the other process takes too long.
+ * @throws SandboxError as `openStore`; unavailable when the other process takes too long; canceled.
  */
 export async function upgradeStore(options: UpgradeOptions): Promise<void> {
   const { path } = options;
@@ -155,7 +157,7 @@ export async function upgradeStore(options: UpgradeOptions): Promise<void> {
 async function upgradeFile(
   path: string,
   wanted: DatabaseOptions,
-  { onWait, maxWaitMs = MAX_UPGRADE_WAIT_MS }: UpgradeOptions,
+  { onWait, signal, maxWaitMs = MAX_UPGRADE_WAIT_MS }: UpgradeOptions,
 ): Promise<void> {
   if (!isOlderFile(path, wanted.steps.length)) return;
   using database = connect(path, wanted);
@@ -168,6 +170,9 @@ async function upgradeFile(
     } catch (error) {
       if (!(error instanceof SandboxError) || !isBusy(error.cause)) throw error;
       if (performance.now() > untilMs) throw notUpgraded(path, error);
+    }
+    if (signal?.aborted) {
+      throw new SandboxError("canceled", `no longer waiting for the upgrade of database ${path}`);
     }
     if (attempt === 1) onWait();
     await sleep(UPGRADE_PAUSE_MS);

@@ -12,9 +12,9 @@ import { settlePlace } from "./home-place.ts";
  * Makes the home or opens it, with its database in the present form.
  * @throws SandboxError failed_precondition when it cannot be made, its path cannot be used, it is the
  * folder of something else, or a newer program has written its database; unavailable when
- * another process keeps it from being upgraded.
+ * another process keeps it from being upgraded, canceled when the signal ends the wait for that.
  */
-export async function openHome(path: string): Promise<void> {
+export async function openHome(path: string, signal?: AbortSignal): Promise<void> {
   checkHome(path);
   const database = join(path, "state.db");
   refuseNewerFile(database);
@@ -29,14 +29,14 @@ export async function openHome(path: string): Promise<void> {
       hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
     });
   }
-  if (isOlderStore(database)) await upgrade(database);
+  if (isOlderStore(database)) await upgrade(database, signal);
 }
 
 /** Rare: a stdio server answers its host before it loads what opens the database. */
-async function upgrade(path: string): Promise<void> {
+async function upgrade(path: string, signal: AbortSignal | undefined): Promise<void> {
   const { upgradeStore } = await import("../../store/sqlite.ts");
   const onWait = () => {
     process.stderr.write(`sandbox-mcp: waiting for another process that writes to ${path}\n`);
   };
-  await upgradeStore({ path, onWait });
+  await upgradeStore({ path, onWait, signal });
 }

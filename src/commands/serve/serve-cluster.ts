@@ -43,9 +43,9 @@ export async function serveCluster(config: Config, log: Logger): Promise<number>
   requireSettings(config);
   using stops = listenForStopSignals({ hangsUp: hasTerminal() });
   using lastResort = startLastResort(log);
-  await openHome(config.home);
   let started: Front;
   try {
+    await openHome(config.home, stops.signal);
     started = await startFront({ config, log, signal: stops.signal });
   } catch (error) {
     if (stops.signal.aborted && hasErrorCode(error, "canceled")) return EXIT_OK;

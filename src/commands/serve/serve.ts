@@ -56,7 +56,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   if (config.remote !== undefined) process.stderr.write(`sandbox-mcp: ${KEY_UNUSED}\n`);
   using stops = listenForStopSignals({ hangsUp: hasTerminal() });
   using lastResort = startLastResort(log);
-  await openHome(config.home);
+  await openHome(config.home, stops.signal);
   const tls = await openServeTls(config, { log, signal: stops.signal });
   const scheme = tls === undefined ? "http" : "https";
   requireKey(config);

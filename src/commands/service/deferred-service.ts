@@ -4,11 +4,12 @@
  */
 
 import type { Service } from "../../client/service.ts";
+import { anySignal } from "../../common/any-signal.ts";
 import { hidePaths, SandboxError, toSandboxError } from "../../common/errors.ts";
 import type { Logger } from "../../common/log.ts";
 import type { Config } from "../../config.ts";
 import type { OnExit } from "../../mcp/state.ts";
-import type { NoService, OpenService } from "./local-service.ts";
+import type { NoService, OpenService, OpenTerms } from "./local-service.ts";
 
 export interface DeferredService extends AsyncDisposable {
   /**
@@ -31,16 +32,22 @@ export interface DeferredService extends AsyncDisposable {
   readonly failed: AbortSignal;
 }
 
-/** Nothing is loaded or started before it is asked for. */
-export function createDeferredService(config: Config, log: Logger): DeferredService {
+/** Nothing is loaded or started before it is asked for. The signal ends a wait for another process. */
+export function createDeferredService(
+  config: Config,
+  log: Logger,
+  stop: AbortSignal,
+): DeferredService {
   const stack = new AsyncDisposableStack();
+  const end = new AbortController();
+  const terms = { log, signal: anySignal([stop, end.signal]) };
   const failure = new AbortController();
   let found: OpenService | NoService | undefined;
   let opening: Promise<void> | undefined;
 
   async function open(): Promise<void> {
     try {
-      found = await openService(config, log, stack);
+      found = await openService(config, terms, stack);
     } catch (error) {
       failure.abort(error);
       throw error;
@@ -76,6 +83,7 @@ export function createDeferredService(config: Config, log: Logger): DeferredServ
     isAbsent: () => found !== undefined && "reason" in found,
     failed: failure.signal,
     async [Symbol.asyncDispose]() {
+      end.abort();
       // What was begun is ended as a whole; who waited for it was told already if it failed.
       await opening?.catch(() => undefined);
       await stack.disposeAsync();
@@ -94,7 +102,7 @@ const DEFAULT_REMOTE_DOMAIN = "e2b.app";
  */
 async function openService(
   config: Config,
-  log: Logger,
+  terms: OpenTerms,
   stack: AsyncDisposableStack,
 ): Promise<OpenService | NoService> {
   if (config.engine === "remote") {
@@ -107,7 +115,7 @@ async function openService(
     });
   }
   const { openLocalService } = await import("./local-service.ts");
-  return openLocalService(config, log, stack);
+  return openLocalService(config, terms, stack);
 }
 
 async function createRemoteService(config: Config): Promise<Service> {

@@ -50,14 +50,20 @@ const HOST_UNUSED =
 /** One agent starts its sandboxes one after the other. */
 const DEFAULT_POOL = 1;
 
+export interface OpenTerms {
+  readonly log: Logger;
+  /** Ends the wait for another process. */
+  readonly signal: AbortSignal;
+}
+
 /**
  * A service on this machine for a stdio server, owned by the stack.
  * @throws SandboxError failed_precondition for a configuration that cannot hold, unavailable for a
- * runtime that was asked for and does not work.
+ * runtime that was asked for and does not work, canceled.
  */
 export async function openLocalService(
   config: Config,
-  log: Logger,
+  terms: OpenTerms,
   stack: AsyncDisposableStack,
 ): Promise<OpenService | NoService> {
   const running = await findRunningService(config);
@@ -74,7 +80,7 @@ export async function openLocalService(
     };
   }
   try {
-    return await openLocal(config, log, stack);
+    return await openLocal(config, terms, stack);
   } catch (error) {
     // What the user asked for by name must work; else a host gets tools that say what is missing.
     if (!isAbsence(error) || config.runtime !== "auto") throw error;
@@ -94,7 +100,7 @@ function isAbsence(error: unknown): error is SandboxError {
 
 async function openLocal(
   config: Config,
-  log: Logger,
+  { log, signal }: OpenTerms,
   stack: AsyncDisposableStack,
 ): Promise<OpenService> {
   const local = stack.use(
@@ -105,6 +111,7 @@ async function openLocal(
       onExit: config.onExit ?? "kill",
       poolSize: config.pool ?? DEFAULT_POOL,
       allowHostTemplate: config.allowHostTemplate ?? true,
+      signal,
     }),
   );
   const { url, socketPath, apiKey, findRun, openPublic } = local;
@@ -155,7 +162,7 @@ export async function startLocal(
   log: Logger,
   options: LocalOptions,
 ): Promise<EmbeddedService> {
-  await openHome(config.home);
+  await openHome(config.home, options.signal);
   requireEgressFile(config);
   await using stack = new AsyncDisposableStack();
   const { home, buildsBase, storeGb } = config;

@@ -34,7 +34,7 @@ async function serveHost({ config, log }: CommandContext): Promise<Ended> {
   using lastResort = startLastResort(log);
   await using stack = new AsyncDisposableStack();
   const answers = answersFor(config.tools);
-  const late = stack.use(createDeferredService(config, log));
+  const late = stack.use(createDeferredService(config, log, stops.signal));
   // What may fail does so before a host is answered; a home that cannot be read is refused by its start.
   if (!(await isKnownToWork(config).catch(() => false))) await late.begin();
   const begin = (): void => {

@@ -34,7 +34,7 @@ export async function buildTemplate(
   await using stack = new AsyncDisposableStack();
   // Steps take no sandbox of a pool.
   const unpooled = { ...config, pool: 0, poolTemplates: [] };
-  const opened = await openLocalService(unpooled, log, stack);
+  const opened = await openLocalService(unpooled, { log, signal }, stack);
   if ("reason" in opened) {
     throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
   }

@@ -33,7 +33,7 @@ export async function pullImageTemplate(
   signal: AbortSignal,
 ): Promise<number> {
   const name = chooseName(config, nameOf(reference));
-  await openHome(config.home);
+  await openHome(config.home, signal);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
   return await adding(config, signal, (stop) => {
@@ -55,7 +55,7 @@ export async function importTemplate(
 ): Promise<number> {
   const name = chooseName(config, nameOfFile(file));
   await using archive = await openArchiveFile(file);
-  await openHome(config.home);
+  await openHome(config.home, signal);
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
   return await adding(config, signal, (stop) => {

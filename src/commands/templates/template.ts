@@ -111,7 +111,7 @@ async function pullBuiltIn(config: Config, name: string, signal: AbortSignal): P
     const fault = `--${idle}: a flag of template pull IMAGE, not of template pull ${name}`;
     throw new SandboxError("invalid_argument", fault);
   }
-  await openHome(config.home);
+  await openHome(config.home, signal);
   const target = PULLED[name] ?? BASE_BUILD;
   using store = openStore({ path: join(config.home, "state.db") });
   // Snapshots that a lost database names may stand on the layers that are removed below.

@@ -1,9 +1,13 @@
 /** The upgrade of a database that another process is upgrading, or writes to. */
 
+import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test, vi } from "vitest";
 import { openHome } from "../../../src/commands/home/home.ts";
+import { createDeferredService } from "../../../src/commands/service/deferred-service.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { loadConfig } from "../../../src/config.ts";
 import { LOG_STEPS, STATE_STEPS } from "../../../src/store/schema.sql.ts";
 import { openStore, upgradeStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
@@ -65,3 +69,52 @@ test("an upgrade that another process keeps from beginning ends with what to do"
   });
   expect(waits).toHaveBeenCalledOnce();
 });
+
+/** A home of an older version in which another process writes, and the lines of who waits for that. */
+async function openBusyHome() {
+  await using stack = new AsyncDisposableStack();
+  const folder = stack.use(await makeTempFolder());
+  const home = join(folder.path, "home");
+  await openHome(home);
+  const path = join(home, "state.db");
+  makeOlder(path);
+  const other = stack.adopt(new DatabaseSync(path), (database) => database.close());
+  other.exec("BEGIN IMMEDIATE");
+  const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  stack.defer(() => stderr.mockRestore());
+  const owned = stack.move();
+  return {
+    home,
+    waited: async () => expect.poll(() => stderr.mock.calls.length).toBe(1),
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
+}
+
+test("a command that is told to stop no longer waits for an upgrade", async () => {
+  await using busy = await openBusyHome();
+  const stop = new AbortController();
+  const opening = openHome(busy.home, stop.signal);
+  await busy.waited();
+  stop.abort();
+  await expect(opening).rejects.toMatchObject({
+    code: "canceled",
+    message: `no longer waiting for the upgrade of database ${join(busy.home, "state.db")}`,
+  });
+});
+
+test.for(["its end", "a stop signal"])(
+  "a stdio server's service no longer waits for an upgrade after %s",
+  async (way) => {
+    await using busy = await openBusyHome();
+    const loaded = loadConfig({}, ["stdio", "--home", busy.home]);
+    assert("config" in loaded);
+    const stop = new AbortController();
+    const late = createDeferredService(loaded.config, createSilentLog(), stop.signal);
+    const beginning = Promise.allSettled([late.begin()]);
+    await busy.waited();
+    if (way === "its end") await late[Symbol.asyncDispose]();
+    else stop.abort();
+    expect(await beginning).toMatchObject([{ status: "rejected", reason: { code: "canceled" } }]);
+    await late[Symbol.asyncDispose]();
+  },
+);
