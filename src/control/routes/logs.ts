@@ -23,11 +23,12 @@ export const logRoutes: readonly Route[] = [
     }),
     replies: { 200: logsSchema },
     faults: [400, 404],
-    async handle({ params, query }, { sandboxes }) {
+    async handle({ params, query, signal }, { sandboxes }) {
       const lines = await sandboxes.logs({
         sandboxId: readSandboxId(params),
         startMs: query.start,
         limit: query.limit,
+        signal,
       });
       return { status: 200, body: await toLogsBody(lines) };
     },
@@ -46,7 +47,7 @@ export const logRoutes: readonly Route[] = [
     }),
     replies: { 200: foundLogsSchema },
     faults: [400, 404],
-    async handle({ params, query }, { sandboxes }) {
+    async handle({ params, query, signal }, { sandboxes }) {
       const { cursor, direction, limit, level, search } = query;
       const lines = await sandboxes.logs({
         sandboxId: readSandboxId(params),
@@ -55,6 +56,7 @@ export const logRoutes: readonly Route[] = [
         direction,
         level,
         search,
+        signal,
       });
       return { status: 200, body: { logs: await toLogEntries(lines) } };
     },

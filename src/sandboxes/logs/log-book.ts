@@ -75,6 +75,8 @@ export interface LogQuery {
   readonly level?: LogFilter["level"] | undefined;
   /** A part of the message. */
   readonly search?: string | undefined;
+  /** Ends the read of a client that is gone. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 interface LogBookOptions {
@@ -107,6 +109,7 @@ export function startLogBook(options: LogBookOptions): LogBook {
   }
 
   const end = new AbortController();
+  const nextTurn = createTurns();
   const forget = () => void forgetLines(options, end.signal);
   forget();
   const forgetTimer = setInterval(forget, FORGET_INTERVAL_MS).unref();
@@ -138,6 +141,12 @@ export function startLogBook(options: LogBookOptions): LogBook {
       readPages(store, toFilter(query, clock.now()), {
         flush: () => batch.flush(),
         mark: (atMs) => marks.read(query.sandboxId, atMs),
+        async turn() {
+          await nextTurn();
+          if (query.signal?.aborted)
+            throw new SandboxError("canceled", "the request was cancelled");
+          if (end.signal.aborted) throw new SandboxError("unavailable", "the service is ending");
+        },
       }),
     requireKnown,
     [Symbol.dispose]() {
@@ -153,13 +162,24 @@ interface PageEnds {
   readonly flush: () => void;
   /** What comes from now on stands behind what was looked at up to this time. */
   readonly mark: (atMs: number) => void;
+  /** Waits until the next page may be read. @throws SandboxError when nothing is to be read any more. */
+  readonly turn: () => Promise<void>;
+}
+
+/** Each has a turn of the event loop of its own, however many wait for one. */
+function createTurns(): () => Promise<void> {
+  let last = Promise.resolve();
+  return async () => {
+    last = last.then(async () => setImmediate());
+    await last;
+  };
 }
 
 /** Leaves the event loop to others between the pages of a search. */
 async function readPages(
   { logs }: Pick<Store, "logs">,
   filter: LogFilter,
-  { flush, mark }: PageEnds,
+  { flush, mark, turn }: PageEnds,
 ): Promise<LogLine[]> {
   const found: LogLine[] = [];
   let bytes = 0;
@@ -174,7 +194,7 @@ async function readPages(
     behind = place;
     const isFull = found.length >= filter.limit || bytes > MAX_READ_BYTES;
     if (behind === undefined || isFull) break;
-    await setImmediate();
+    await turn();
   }
   return withinBytes(found);
 }
