@@ -50,6 +50,10 @@ class Answers(asyncio.Protocol):
         self.is_paused = is_paused
         self._read_or_wait()
 
+    def close(self):
+        """Gives up what was not taken; another process may hold the pipe and never close it."""
+        self.transport.close()
+
     def _look(self):
         if self.end < 0:
             self.end = self.data.find(b"\n", self.searched)

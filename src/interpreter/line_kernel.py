@@ -140,6 +140,8 @@ class LineKernel(Kernel):
         if self.writer is not None and not self.writer.is_closing():
             # What was not read is lost: another process may hold the pipe and never read it.
             self.writer.transport.abort()
+        if self.answers is not None:
+            self.answers.close()
 
 
 class JavascriptKernel(LineKernel):

@@ -90,3 +90,26 @@ async def main():
 print(json.dumps(asyncio.run(main())))`;
   expect(await evaluate(program)).toEqual([false, "one\n", ""]);
 });
+
+test("a kernel that is stopped keeps no pipe open, also where answers were left in it", async () => {
+  const program = `${ANSWERS}
+from line_kernel import LineKernel
+
+async def main():
+    read_end, write_end = os.pipe()
+    kernel = LineKernel(None, "/")
+    kernel.answers = await open_answers(read_end, LIMIT)
+    os.write(write_end, b"one\\ntwo\\n")
+    first = await kernel.answers.take()
+    await kernel.stop()
+    # Its end is that of a turn of the loop.
+    for _ in range(10):
+        await asyncio.sleep(0)
+    try:
+        os.fstat(read_end)
+    except OSError:
+        return [first.decode(), "closed"]
+    return [first.decode(), "open"]
+print(json.dumps(asyncio.run(main())))`;
+  expect(await evaluate(program)).toEqual(["one\n", "closed"]);
+});
