@@ -1,7 +1,14 @@
 /** Tool: more output of a process, or its exit code. */
 
+import { anySignal } from "../../common/any-signal.ts";
+import { orCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
-import { isWatchedAnew, type ProcessState, type ProcessView } from "../../output/capture.ts";
+import {
+  isWatchedAnew,
+  type ProcessState,
+  type ProcessView,
+  timeLimit,
+} from "../../output/capture.ts";
 import { pageOutput, type Page } from "../../output/page-output.ts";
 import { formatBytes } from "../../output/text.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
@@ -31,6 +38,9 @@ const input = z.strictObject({
   max_bytes: z.int().min(1_000).max(200_000).default(30_000).describe("Most bytes to return."),
   stream: z.enum(["both", "stdout", "stderr"]).default("both").describe("Which output."),
 });
+
+/** Of the look for the process and the wait together; a host's own limit, 60 s in most, comes later. */
+const MAX_CALL_MS = 50_000;
 
 type Params = z.output<typeof input>;
 
@@ -95,6 +105,16 @@ function passedFact({ isAttached, output }: ProcessView, cursor: number): string
   return `cursor ${cursor} is beyond the output that is known: read from cursor 0`;
 }
 
+/** What was found; undefined where that takes too long. */
+async function unlessLate<T>(finding: Promise<T>, late: AbortSignal): Promise<T | undefined> {
+  try {
+    return await orCanceled(finding, late);
+  } catch (error) {
+    if (late.aborted) return undefined;
+    throw error;
+  }
+}
+
 interface Reading {
   readonly process: ProcessView;
   readonly page: Page;
@@ -107,7 +127,8 @@ interface Reading {
 /** The next page. The beginning of a character alone is no output yet, and is waited for. */
 async function readPage(params: Params, context: ToolContext): Promise<Reading> {
   const { signal } = context;
-  const find = () => findProcess(params.sandbox_id, params.process_id, context);
+  const late = timeLimit(context.clock, MAX_CALL_MS, signal);
+  const find = () => findProcess(params, context, "get_process_output");
   let process = await find();
   let deadline: AbortSignal | undefined;
   let { cursor } = params;
@@ -123,7 +144,7 @@ async function readPage(params: Params, context: ToolContext): Promise<Reading> 
     });
     const hasNews = page.texts.length > 0 || page.resumedAt !== undefined || !isRunning;
     if (hasNews || params.wait_seconds === 0) return { process, page, state, cursor };
-    deadline ??= context.waitLimit(params.wait_seconds * 1_000);
+    deadline ??= anySignal([late, context.waitLimit(params.wait_seconds * 1_000)]);
     if (deadline.aborted || signal.aborted) return { process, page, state, cursor };
     // A cursor beyond the end waits for what comes after it.
     const isAtEnd = page.nextCursor <= cursor;
@@ -133,7 +154,8 @@ async function readPage(params: Params, context: ToolContext): Promise<Reading> 
     if (isAtEnd && output.totalBytes === totalBytes) await process.changed(deadline);
     // Its server has ended: this one takes its output from here on.
     if (process.isOrphan) {
-      const found = await find();
+      const found = await unlessLate(find(), late);
+      if (found === undefined) return { process, page, state, cursor };
       if (isWatchedAnew(found, process)) cursor = 0;
       process = found;
     }

@@ -2,7 +2,6 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { hasErrorCode, SandboxError } from "../../common/errors.ts";
-import { orCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import {
   formatProcessId,
@@ -21,6 +20,7 @@ import {
   terminalSideInput,
   waitInput,
 } from "../inputs.ts";
+import { answered, answerLimit } from "../processes/answer-limit.ts";
 import { findProcess } from "../processes/find-process.ts";
 import { followInput, markOf } from "../processes/follow-input.ts";
 import {
@@ -40,9 +40,7 @@ const MAX_OUTPUT_BYTES = 30_000;
 const MAX_CUT_MS = 5_000;
 /** How long a process may take to read; a host's own limit, 60 s in most, comes later. */
 const MAX_WRITE_MS = 40_000;
-/** How long a sandbox may take to answer before the write: traffic may have to wake it. */
-const MAX_OPEN_MS = 40_000;
-/** Of all of it, with the wait for the output. */
+/** Of all of it, with what comes before the write and the wait for the output. */
 const MAX_CALL_MS = 50_000;
 
 const input = z.strictObject({
@@ -135,7 +133,7 @@ async function openProcess(params: Params, context: ToolContext): Promise<OpenPr
   const { sandbox_id: sandboxId, process_id: processId } = params;
   const { clock, signal } = context;
   const pid = requirePid(processId);
-  const find = async () => findProcess(sandboxId, processId, context);
+  const find = async () => findProcess(params, context, "send_input");
   const open = async (): Promise<OpenProcess> => {
     const sandbox = await context.attach(sandboxId);
     const known = context.state.captures.find(sandboxId, pid);
@@ -147,15 +145,8 @@ async function openProcess(params: Params, context: ToolContext): Promise<OpenPr
     requireRunning(watched, context);
     return { sandbox, watched, find };
   };
-  const late = timeLimit(clock, MAX_OPEN_MS, signal);
-  try {
-    return await orCanceled(open(), late);
-  } catch (error) {
-    if (!late.aborted || signal.aborted) throw error;
-    const message = `the sandbox does not answer: nothing was sent to ${formatProcessId(pid)}`;
-    const hint = "Call send_input again.";
-    throw new SandboxError("deadline_exceeded", message, { cause: error, hint });
-  }
+  const outcome = `nothing was sent to ${formatProcessId(pid)}`;
+  return answered(open(), { limit: answerLimit(context), outcome, tool: "send_input", context });
 }
 
 /** A connection that broke, as by a pause, may have carried the bytes. */

@@ -4,6 +4,7 @@ import { hasErrorCode } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { hasEnded, type ProcessView, requirePid, timeLimit } from "../../output/capture.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
+import { answered, answerLimit } from "../processes/answer-limit.ts";
 import { findProcess } from "../processes/find-process.ts";
 import { processHints, withHints } from "../replies/error-hints.ts";
 import { expiryFact, stateFact } from "../replies/facts.ts";
@@ -35,16 +36,22 @@ export const sendSignal = defineTool({
     const { captures } = context.state;
     const known = captures.find(sandboxId, pid);
     if (known !== undefined && hasEnded(known)) return endedReply(known);
-    const sandbox = await context.attach(sandboxId);
-    // A pause cut its stream; what the signal does is seen by another one.
-    if (known?.state.kind === "lost") await findProcess(sandboxId, processId, context);
+    const limit = answerLimit(context);
+    const open = async () => {
+      const opened = await context.attach(sandboxId);
+      // A pause cut its stream; what the signal does is seen by another one.
+      if (known?.state.kind === "lost") await findProcess(params, context, "send_signal");
+      return opened;
+    };
+    const times = { limit, tool: "send_signal", context };
+    const sandbox = await answered(open(), { ...times, outcome: `${name} was not sent` });
     const capture = captures.find(sandboxId, pid);
     if (capture !== undefined && hasEnded(capture)) return endedReply(capture);
-    const send = async () =>
-      withHints(
-        sandbox.process.sendSignal(pid, name, context.signal),
-        processHints(context.suggest),
-      );
+    const send = async () => {
+      const sent = sandbox.process.sendSignal(pid, name, limit);
+      const outcome = `whether ${processId} got ${name} is not known`;
+      return answered(withHints(sent, processHints(context.suggest)), { ...times, outcome });
+    };
     try {
       await (capture !== undefined && name === "SIGKILL" ? capture.sendKill(send) : send());
     } catch (error) {

@@ -29,16 +29,25 @@ test.for([
   expect(await calling).toContain("abort");
 });
 
-test("send_input ends in time where the sandbox is silent before the input", async () => {
+test.for([
+  {
+    tool: "send_input",
+    input: { data: "x\n", wait_seconds: 5 },
+    outcome: "nothing was sent to p_12",
+  },
+  { tool: "send_signal", input: {}, outcome: "whether p_12 got SIGTERM is not known" },
+  { tool: "get_process_output", input: {}, outcome: "nothing is known of p_12" },
+])("$tool ends in time where the sandbox is silent", async ({ tool, input, outcome }) => {
   const clock = createFakeClock(Date.now());
   const { promise: asked, resolve: ask } = Promise.withResolvers<void>();
   await using remote = await startForeignHost(() => ask(), clock);
-  const input = { process_id: "p_12", data: "x\n", wait_seconds: 5 };
-  const calling = remote.call("send_input", input);
+  const calling = remote.call(tool, { process_id: "p_12", ...input });
   await asked;
   await clock.advance(40_000);
   const { text } = await calling;
-  expect(text).toMatch(/^deadline_exceeded: .*nothing was sent to p_12\. Call send_input again\./);
+  expect(text).toContain(
+    `deadline_exceeded: the sandbox does not answer: ${outcome}. Call ${tool}`,
+  );
   const paths = remote.recorder.requests.map(({ url }) => url);
   expect(paths.filter((path) => path.endsWith("/SendInput"))).toEqual([]);
 });
