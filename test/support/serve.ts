@@ -1,6 +1,7 @@
 /** A running `sandbox-mcp serve` in a home of its own. */
 
 import { randomBytes } from "node:crypto";
+import { keepStart, shareStart } from "./engine/shared-start.ts";
 import { openTestHome, type TestHome } from "./home.ts";
 import type { OrdinaryUser } from "./ordinary-user.ts";
 import { listeningUrl, startProgram, type TestProgram } from "./program.ts";
@@ -33,7 +34,9 @@ export async function startServe(
 ): Promise<TestServe> {
   const { earlier, account, command, environment, base } = origin;
   const borrowed = earlier?.home ?? account?.data ?? origin.home;
-  const home = borrowed === undefined ? await openTestHome("", base) : borrowHome(borrowed);
+  // A changed environment or program can have another machine to try.
+  const isPlain = command === undefined && environment === undefined;
+  const home = borrowed === undefined ? await openHome(base, isPlain) : borrowHome(borrowed);
   const apiKey = earlier?.apiKey ?? `e2b_${randomBytes(20).toString("hex")}`;
   const port = earlier === undefined ? "0" : new URL(earlier.url).port;
   const program = startProgram(
@@ -58,6 +61,23 @@ export async function startServe(
     await home[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** A home of its own; of a plain service it is as one that was used before. */
+async function openHome(base: ServeOrigin["base"], isPlain: boolean): Promise<TestHome> {
+  const home = await openTestHome("", base);
+  if (!isPlain) return home;
+  await shareStart(home.path);
+  return {
+    path: home.path,
+    async [Symbol.asyncDispose]() {
+      try {
+        await keepStart(home.path);
+      } finally {
+        await home[Symbol.asyncDispose]();
+      }
+    },
+  };
 }
 
 function borrowHome(path: string): TestHome {
