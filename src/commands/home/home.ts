@@ -18,18 +18,30 @@ export async function openHome(path: string, signal?: AbortSignal): Promise<void
   checkHome(path);
   const database = join(path, "state.db");
   refuseNewerFile(database);
-  try {
+  const inHome = async (work: () => Promise<void>) => {
+    try {
+      await work();
+    } catch (error) {
+      throw refused(path, error);
+    }
+  };
+  await inHome(async () => {
     makeFolders(path, 0o700);
     await chmod(path, 0o700);
+  });
+  // First: what a copy forgets is in its database, which would be opened with the event loop held.
+  if (isOlderStore(database)) await upgrade(database, signal);
+  await inHome(async () => {
     const note = await settlePlace(path);
     if (note !== undefined) process.stderr.write(`sandbox-mcp: ${note}\n`);
-  } catch (error) {
-    throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
-      cause: error,
-      hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
-    });
-  }
-  if (isOlderStore(database)) await upgrade(database, signal);
+  });
+}
+
+function refused(path: string, error: unknown): SandboxError {
+  return new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
+    cause: error,
+    hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
+  });
 }
 
 /** Rare: a stdio server answers its host before it loads what opens the database. */

@@ -1,6 +1,7 @@
 /** The upgrade of a database that another process is upgrading, or writes to. */
 
 import assert from "node:assert/strict";
+import { cp } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test, vi } from "vitest";
@@ -27,12 +28,19 @@ function makeOlder(path: string): void {
   }
 }
 
-test.for(["state.db", "state.db-logs"])(
-  "a home whose %s another process upgrades is opened once that has ended",
-  async (name) => {
+test.for([
+  { what: "a home", name: "state.db" },
+  { what: "a home", name: "state.db-logs" },
+  { what: "a copy", name: "state.db" },
+  { what: "a copy", name: "state.db-logs" },
+])(
+  "$what whose $name another process upgrades is opened once that has ended",
+  async ({ what, name }) => {
     await using folder = await makeTempFolder();
-    const home = join(folder.path, "home");
-    await openHome(home);
+    const original = join(folder.path, "home");
+    await openHome(original);
+    const home = what === "a copy" ? join(folder.path, "copy") : original;
+    if (home !== original) await cp(original, home, { recursive: true });
     const path = join(home, "state.db");
     makeOlder(path);
     const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
