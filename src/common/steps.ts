@@ -52,6 +52,8 @@ export const STEPS = [
   "store.formatted",
   "store.made",
   "store.mounted",
+  "store.extended",
+  "store.grown",
   "checkpoint.saved",
   "image.wiped",
   "clone.ahead",

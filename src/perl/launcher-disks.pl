@@ -62,6 +62,25 @@ sub xfs_sector {
     return $sector == 512 || $sector == 1024 || $sector == 2048 || $sector == 4096 ? $sector : 0;
 }
 
+sub grow_store {
+    my ( $image, $target, $bytes ) = @_;
+    my ( $device, $handle ) = attached_device($image);
+    defined $device or complain("no device has $image");
+    # LOOP_SET_CAPACITY: a device has the size that its file had when it was attached.
+    ioctl( $handle, 0x4C07, 0 ) or fail("size of $device");
+    sysopen( my $folder, $target, $call->{O_DIRECTORY} ) or fail($target);
+    # XFS_IOC_FSGEOMETRY_V1. A growth is told the share of inodes too, which stays the same.
+    my $geometry = "\0" x 112;
+    ioctl( $folder, 0x80705864, $geometry ) or fail("geometry of $target");
+    my ( $block_bytes, $inode_share, $blocks ) = unpack 'L x24 L Q', $geometry;
+    my $wanted = int( $bytes / $block_bytes );
+    # A newer kernel would make it smaller.
+    return if $wanted <= $blocks;
+    # XFS_IOC_FSGROWFSDATA
+    my $growth = pack 'Q L x4', $wanted, $inode_share;
+    ioctl( $folder, 0x4010586E, $growth ) or fail("grow $target");
+}
+
 sub mount_volume_disk {
     my ( $image, $target ) = @_;
     mount_shared( $image, $target, 'ext4', 'noinit_itable', 0, $runs_programs );

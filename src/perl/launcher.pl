@@ -264,6 +264,7 @@ my %step = (
     attach  => [ 2, sub { mount_disk(@_) } ],
     reattach => [ 2, sub { mount_used_disk(@_) } ],
     store   => [ 2, sub { mount_store(@_) } ],
+    grow    => [ 3, sub { grow_store(@_) } ],
     shared  => [ 2, sub { mount_volume_disk(@_) } ],
     unmount => [ 1, \&unmount ],
     enter   => [ 1, sub { write_file( $_[0], "$$" ) } ],

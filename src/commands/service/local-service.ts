@@ -168,11 +168,13 @@ export async function startLocal(
   const { home, buildsBase, storeGb } = config;
   const files = stack.use(await holdProgramFiles(home, log));
   const { perlDirectory } = files;
-  stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
+  const image = stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
+  const fault = image?.size?.fault;
+  if (fault !== undefined) log.warn({ op: "store.grow", err: fault }, "store did not grow");
   const engine = await createEngine(config, { files, log });
   const report = await requireUsable(engine, config);
   const notes = [
-    await storeNote(home, storeGb),
+    storeNote(image?.size, storeGb),
     memoryNote({ ...config, pauseToDisk: options.pauseToDisk }, report),
     config.allowHostTemplate === true && !canShareUsr() ? HOST_UNUSED : undefined,
   ];

@@ -1,17 +1,14 @@
 /**
  * What a user is told of settings that do nothing here: memory on disk where no sandbox can have any,
- * and a `--store-gb` that makes no store of that size.
+ * and a `--store-gb` that is not the size of the store.
  */
 
-import { stat } from "node:fs/promises";
-import { join } from "node:path";
-import { ifThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import type { Config } from "../../config.ts";
 import type { EngineReport } from "../../engine/engine.ts";
 import { findProgram } from "../../engine/host/find-program.ts";
 import { gvisorCommand } from "../../engine/host/install-command.ts";
-import { STORE_NAMES } from "../../engine/storage/store-image.ts";
+import type { StoreSize } from "../../engine/storage/store-growth.ts";
 
 /** What the level gvisor needs. */
 type Lack = "root" | "runsc";
@@ -38,16 +35,18 @@ function lackOfMachine(): Lack | undefined {
   return findProgram("runsc") === undefined ? "runsc" : undefined;
 }
 
-const BYTES_PER_GB = 1024 ** 3;
-
-/** Undefined where the home has what was asked for, or needs none because its files share blocks. */
-export async function storeNote(
-  home: string,
-  sizeGb: number | undefined,
-): Promise<string | undefined> {
-  if (sizeGb === undefined) return undefined;
-  const image = await ifThere(stat(join(home, STORE_NAMES.image)));
-  const bytes = image?.size ?? sizeGb * BYTES_PER_GB;
-  if (bytes === sizeGb * BYTES_PER_GB) return undefined;
-  return `--store-gb ${sizeGb}: the home has a store of ${bytes / BYTES_PER_GB} GiB, which keeps its size`;
+/** Undefined where the store is as large as was asked for, and where the home has none. */
+export function storeNote(
+  size: StoreSize | undefined,
+  wantedGb: number | undefined,
+): string | undefined {
+  if (size === undefined || wantedGb === undefined) return undefined;
+  const { sizeGb, fault } = size;
+  const setting = `--store-gb ${wantedGb}`;
+  if (fault !== undefined) {
+    const hint = fault.hint === undefined ? "" : `: ${fault.hint}`;
+    return `${setting}: the store keeps its ${sizeGb} GiB, because ${fault.message}${hint}`;
+  }
+  if (sizeGb <= wantedGb) return undefined;
+  return `${setting}: the home has a store of ${sizeGb} GiB, which keeps its size`;
 }

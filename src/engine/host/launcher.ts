@@ -63,6 +63,11 @@ export type LauncherStep =
   | readonly ["shared", image: string, target: string]
   /** The same of an XFS image, which gives blocks that become free back to its file. */
   | readonly ["store", image: string, target: string]
+  /**
+   * Makes a mounted XFS as large as so many bytes of its image, while others use it; one that is as
+   * large, or larger, stays as it is.
+   */
+  | readonly ["grow", image: string, target: string, sizeBytes: string]
   /** Detaches a mount. */
   | readonly ["unmount", path: string]
   /** Gives a file or folder to a user and the group of the same id; a link is followed. */

@@ -22,13 +22,13 @@ import { runProgram } from "../host/run-program.ts";
 import { sharesBlocks } from "./disk-copy.ts";
 import { splitDevice } from "./growing-disk.ts";
 import { hasMount, holdMount, makeMountPoint, unmountUnheld } from "./mount-point.ts";
+import { BYTES_PER_GB, growStore, type StoreSize } from "./store-growth.ts";
 
 /** In a home: the file, and the folder where it is mounted. */
 export const STORE_NAMES = { image: "store.img", mount: "store" } as const;
 /** Folders in the store: of the disks of containers, and of those of volumes. */
 const PLACES = { containers: "disks", volumes: "volumes" } as const;
 
-const BYTES_PER_GB = 1024 ** 3;
 const SECTOR_BYTES = 512;
 /** Of the disk below; XFS may have larger ones, but not larger than its blocks. */
 const MIN_SECTOR_BYTES = 512;
@@ -44,29 +44,40 @@ const SYNC_TIMEOUT_MS = 10 * 60_000;
 export interface StoreOptions {
   readonly home: string;
   readonly perlDirectory: string;
-  /** How large a store is made that is not there yet; undefined makes none. */
+  /** How large the store is at least, in GiB; undefined makes none and lets none grow. */
   readonly sizeGb?: number | undefined;
 }
 
+export interface OpenStoreImage extends AsyncDisposable {
+  /** Undefined where no size was asked for. */
+  readonly size: StoreSize | undefined;
+}
+
 /**
- * Mounts the store of a home and holds it until disposed; one that was asked for is made first.
+ * Mounts the store of a home and holds it until disposed; one that was asked for is made first, and a
+ * smaller one grows, also while others use it. A growth that fails is told by the size.
  * Undefined where there is none, and where the home needs none.
  * @throws SandboxError failed_precondition when it cannot be made or mounted
  */
-export async function openStoreImage(options: StoreOptions): Promise<AsyncDisposable | undefined> {
-  const { home, sizeGb } = options;
+export async function openStoreImage(options: StoreOptions): Promise<OpenStoreImage | undefined> {
+  const { home, perlDirectory, sizeGb } = options;
   if (isRootless()) return undefined;
-  if (sizeGb === undefined && !(await isThere(join(home, STORE_NAMES.image)))) return undefined;
-  const hold = await withLock({ home, name: "store" }, async () => {
-    if (!(await isThere(join(home, STORE_NAMES.image)))) {
+  const [image, mount] = [join(home, STORE_NAMES.image), join(home, STORE_NAMES.mount)];
+  if (sizeGb === undefined && !(await isThere(image))) return undefined;
+  const opened = await withLock({ home, name: "store" }, async () => {
+    if (!(await isThere(image))) {
       if (sizeGb === undefined || (await sharesBlocks(home))) return undefined;
       await makeImage(home, sizeGb);
     }
     if (!(await isMounted(home))) await mountImage(options);
-    return holdMount(join(home, STORE_NAMES.mount));
+    const store = { image, mount, perlDirectory };
+    const size = sizeGb === undefined ? undefined : await growStore(store, sizeGb);
+    return { size, hold: await holdMount(mount) };
   });
-  if (hold === undefined) return undefined;
+  if (opened === undefined) return undefined;
+  const { size, hold } = opened;
   return {
+    size,
     async [Symbol.asyncDispose]() {
       await hold.close();
       await leave(home);

@@ -31,10 +31,11 @@ async function mountedDisk(parent: string, sectorBytes: number) {
 }
 
 /** Opens the store, writes a file into it and returns what the one before had. */
-async function useStore(home: string, text: string): Promise<string> {
-  const options = { home, perlDirectory: PERL_DIRECTORY, sizeGb: SIZE_GB };
+async function useStore(home: string, text: string, sizeGb = SIZE_GB): Promise<string> {
+  const options = { home, perlDirectory: PERL_DIRECTORY, sizeGb };
   await using store = await openStoreImage(options);
   if (store === undefined) throw new Error("no store");
+  expect(store.size).toEqual({ sizeGb });
   const file = join(home, STORE_NAMES.mount, "file");
   const before = await readFile(file, "utf8").catch(() => "");
   await writeFile(file, text, { flush: true });
@@ -44,7 +45,7 @@ async function useStore(home: string, text: string): Promise<string> {
 const imageOf = (home: string) => join(home, STORE_NAMES.image);
 
 test.skipIf(isRootless())(
-  "a store works on a disk with sectors of 4 KiB, and moves between disks",
+  "a store works and grows on a disk with sectors of 4 KiB, and moves between disks",
   { timeout: 60_000 },
   async () => {
     await using folder = await makeTempFolder();
@@ -59,7 +60,12 @@ test.skipIf(isRootless())(
       expect(await useStore(home, "kept")).toBe("");
       // Of its gigabyte the holes are most.
       await run("cp", ["--sparse=always", imageOf(home), imageOf(moved)]);
-      expect(await useStore(moved, "")).toBe("kept");
+      expect(await useStore(moved, "grown", SIZE_GB + 1)).toBe("kept");
+      expect(await useStore(home, "", SIZE_GB + 1)).toBe("kept");
+      // It reads directly, in its own sectors, which the disk of the home may not take.
+      const copy = join(folder.path, "copy.img");
+      await run("cp", ["--sparse=always", imageOf(moved), copy]);
+      await run("xfs_repair", ["-n", copy]);
       for (const path of [home, moved]) await rm(path, { recursive: true });
     }
   },

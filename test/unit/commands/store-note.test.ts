@@ -1,19 +1,27 @@
-import { mkdir, open } from "node:fs/promises";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { storeNote } from "../../../src/commands/service/setting-notes.ts";
-import { makeTempFolder } from "../../support/temp-folder.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
 
-const OTHER_SIZE = "--store-gb 16: the home has a store of 8 GiB, which keeps its size";
+test("a store that is larger than was asked for is told", () => {
+  expect(storeNote({ sizeGb: 16 }, 8)).toBe(
+    "--store-gb 8: the home has a store of 16 GiB, which keeps its size",
+  );
+});
 
-test("a store of another size than was asked for is told", async () => {
-  await using folder = await makeTempFolder();
-  const home = join(folder.path, "home");
-  await mkdir(home);
-  const notes = async () => [await storeNote(home, 16), await storeNote(home, 8)];
-  expect(await notes()).toEqual([undefined, undefined]);
-  await using image = await open(join(home, "store.img"), "w");
-  await image.truncate(8 * 1024 ** 3);
-  expect(await notes()).toEqual([OTHER_SIZE, undefined]);
-  expect(await storeNote(home, undefined)).toBeUndefined();
+test.for([
+  [undefined, undefined],
+  [undefined, 8],
+  [{ sizeGb: 16 }, 16],
+] as const)("a store %o for --store-gb %s is not told", ([size, wantedGb]) => {
+  expect(storeNote(size, wantedGb)).toBeUndefined();
+});
+
+test("a store that did not grow is told with the reason and what to do, not with its cause", () => {
+  const fault = new SandboxError("resource_exhausted", "the disk of the home is full", {
+    cause: new Error("grow /home/x: No space left on device"),
+    hint: "free space there, then restart the service",
+  });
+  expect(storeNote({ sizeGb: 8, fault }, 16)).toBe(
+    "--store-gb 16: the store keeps its 8 GiB, because the disk of the home is full: free space there, then restart the service",
+  );
 });

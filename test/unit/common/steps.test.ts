@@ -20,6 +20,7 @@ import {
   SQUASH,
   STORE_STEPS,
 } from "../../support/faults/fault-cases.ts";
+import { GROWTH_STEPS } from "../../support/faults/store-growth.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
 
@@ -50,6 +51,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
     ...SEAL_STEPS,
     ...BUILD_STEPS,
     ...STORE_STEPS,
+    ...GROWTH_STEPS,
     ...EXPORT_STEPS,
     ...Object.values(IMAGE_STEPS).flat(),
     ...pods,
