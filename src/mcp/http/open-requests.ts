@@ -24,15 +24,17 @@ export function hold(
   const ids = requestIdsOf(body);
   const isInBatch = Array.isArray(body);
   session.openRequests += 1;
-  for (const id of ids) {
-    session.openIds.set(id, { isInBatch, isPassedOn: false, isDelivered: false });
-  }
+  const opened = ids.map((id) => {
+    const call: OpenRequest = { isInBatch, isPassedOn: false, isDelivered: false };
+    session.openIds.set(id, call);
+    return [id, call] as const;
+  });
   const release = (): void => {
     session.openRequests -= 1;
     session.usedAtMs = clock.elapsed();
-    for (const id of ids) {
+    for (const [id, call] of opened) {
       // A call goes on when its host drops the stream; what was refused has no reply.
-      if (session.openIds.get(id)?.isPassedOn === false) session.openIds.delete(id);
+      if (!call.isPassedOn && session.openIds.get(id) === call) session.openIds.delete(id);
     }
   };
   if (response.closed) release();
@@ -51,9 +53,13 @@ export function noteDelivered(session: Session, message: unknown): void {
   const call = openCall(session, message);
   if (call !== undefined) call.isDelivered = true;
   const cancelled = cancelledSchema.safeParse(message).data?.params.requestId;
-  if (cancelled === undefined) return;
+  const meant = cancelled === undefined ? undefined : session.openIds.get(cancelled);
+  if (cancelled === undefined || meant === undefined) return;
   // The library ends the call in this turn, one behind it in a batch too. Closing never rejects.
-  setImmediate(() => void closeCancelled(session, cancelled));
+  setImmediate(() => {
+    // It may have been answered since, and another call have its id.
+    if (session.openIds.get(cancelled) === meant) void closeCancelled(session, cancelled);
+  });
 }
 
 function openCall({ openIds }: Session, message: unknown): OpenRequest | undefined {

@@ -1,0 +1,73 @@
+/** A request that has the id of an earlier one, which is over, is another request. */
+
+import { IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
+import { expect, test } from "vitest";
+import { createSystemClock } from "../../../src/common/clock.ts";
+import {
+  hold,
+  noteDelivered,
+  notePassedOn,
+  repeatsId,
+} from "../../../src/mcp/http/open-requests.ts";
+import type { Session } from "../../../src/mcp/http/sessions.ts";
+
+const CALL = { jsonrpc: "2.0", id: "7", method: "ping" };
+const CANCEL = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "7" } };
+
+function openSession() {
+  const closed: unknown[] = [];
+  const transport = new NodeStreamableHTTPServerTransport({ sessionIdGenerator: () => "one" });
+  Object.assign(transport, {
+    closeSSEStream: (id: unknown) => void closed.push(id),
+    send: async () => undefined,
+  });
+  const shared = { principal: "local", transport, usedAtMs: 0, openRequests: 0 };
+  const session: Session = { ...shared, openIds: new Map() };
+  return { session, closed };
+}
+
+/** The library gets a call; returns the response to it. */
+function begin(session: Session): ServerResponse {
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  hold(session, { response, body: CALL, clock: createSystemClock() });
+  return response;
+}
+
+function deliver(session: Session): void {
+  notePassedOn(session, CALL);
+  noteDelivered(session, CALL);
+}
+
+test("a cancellation ends the call with its id", async () => {
+  const { session, closed } = openSession();
+  begin(session);
+  deliver(session);
+  noteDelivered(session, CANCEL);
+  await nextTurn();
+  expect(closed).toEqual(["7"]);
+});
+
+test("a cancellation that comes after the reply ends no call that repeats the id", async () => {
+  const { session, closed } = openSession();
+  begin(session);
+  deliver(session);
+  session.openIds.delete("7");
+  noteDelivered(session, CANCEL);
+  begin(session);
+  deliver(session);
+  await nextTurn();
+  expect(closed).toEqual([]);
+});
+
+test("the end of a response does not free the id of a call that repeats it", () => {
+  const { session } = openSession();
+  const first = begin(session);
+  deliver(session);
+  session.openIds.delete("7");
+  begin(session);
+  first.emit("close");
+  expect(repeatsId(session, CALL)).toBe(true);
+});
