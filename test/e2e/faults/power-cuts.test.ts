@@ -4,6 +4,7 @@
  */
 
 import { randomBytes } from "node:crypto";
+import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { openFaultHome, type FaultHome } from "../../support/faults/fault-home.ts";
@@ -11,6 +12,14 @@ import { faultRun } from "../../support/faults/fault-run.ts";
 import { NO_POOL } from "../../support/faults/fault-stage.ts";
 import { whyNoFuse } from "../../support/faults/fuse.ts";
 import { checkCut, serveCut, type History } from "../../support/power-cuts/check-cut.ts";
+import { checkCuts, createFaultList, type FaultList } from "../../support/power-cuts/check-cuts.ts";
+import {
+  openCutDisks,
+  withCut,
+  type CutDisks,
+  type Recording,
+} from "../../support/power-cuts/cut-disks.ts";
+import { startCutWorker } from "../../support/power-cuts/cut-workers.ts";
 import { openRecordedDisk, type RecordedDisk } from "../../support/power-cuts/recorded-disk.ts";
 import type { Cut } from "../../support/power-cuts/replay.ts";
 import { beginWork, upload, work } from "../../support/power-cuts/work.ts";
@@ -26,10 +35,13 @@ const ROUNDS = isWhole ? 4 : 1;
 const NO_SYNC = resolve(import.meta.dirname, "../../support/power-cuts/no-sync.ts");
 /** Small disks are compared quickly. */
 const FLAGS = [...NO_POOL, "--disk-mb", "64", "--volume-mb", "64"];
-const MAX_TOLD = 20;
+/** Of each program that checks them; its start takes as long as a few. */
+const MIN_CUTS = 100;
+const tell = (line: string) => void process.stdout.write(`power cuts: ${line}\n`);
 
 /** What the work left, and the disk whose service has ended. */
 interface Recorded {
+  readonly recording: Recording;
   readonly history: History;
   /** How many writes there were. */
   readonly end: number;
@@ -49,11 +61,11 @@ async function record(home: FaultHome, disk: RecordedDisk): Promise<Recorded> {
   const bytes = randomBytes(10_000);
   await upload(other, { volumeID, token }, { path: "careless", bytes });
   const careless = { history: other, position: disk.position() };
-  await disk.end();
+  const recording = await disk.end();
   await home.stop("SIGTERM");
   await startProgram(["gc", "--home", home.path]).exited();
   await disk.unmount();
-  return { history: state, end, careless };
+  return { recording, history: state, end, careless };
 }
 
 /** Of files that are uploaded again and again, beside other work. */
@@ -74,13 +86,24 @@ function chooseCuts({ history, end }: Recorded, count: number): readonly Cut[] {
   return cuts.toSorted((left, right) => left.position - right.position);
 }
 
-async function withCut<T>(disk: RecordedDisk, cut: Cut, look: () => Promise<T>): Promise<T> {
-  await disk.mountCut(cut);
-  try {
-    return await look();
-  } finally {
-    await disk.unmount();
+interface Cuts {
+  readonly recorded: Recorded;
+  readonly cuts: readonly Cut[];
+  readonly list: FaultList;
+}
+
+/** By as many programs as there are processors. */
+async function checkAll({ recorded, cuts, list }: Cuts): Promise<number> {
+  const { recording, history } = recorded;
+  await using stack = new AsyncDisposableStack();
+  const count = Math.min(availableParallelism(), Math.ceil(cuts.length / MIN_CUTS));
+  const starts = Array.from({ length: count }, async () => startCutWorker(recording, history));
+  for (const start of await Promise.allSettled(starts)) {
+    if (start.status === "fulfilled") stack.use(start.value);
   }
+  const workers = await Promise.all(starts);
+  const checks = workers.map((worker) => async (cut: Cut) => worker.check(cut));
+  return await checkCuts({ cuts, checks, list, tell });
 }
 
 test.skipIf(whyNoFuse() !== "").for([
@@ -97,40 +120,33 @@ test.skipIf(whyNoFuse() !== "").for([
     if (opened === undefined) throw new Error("no disk");
     const disk = opened;
     const recorded = await record(home, disk);
-    const { history, end, careless } = recorded;
+    const { recording, history, end, careless } = recorded;
     const { ledger } = history;
+    await using disks = await openCutDisks(recording);
 
     // Of a disk that lies about its flushes everything is lost, and the comparison says so.
     const lying = { position: end, unflushed: "none", seed: 0, ignoresFlushes: true } as const;
-    const lost = await withCut(disk, lying, () => checkCut(home.path, history, end));
+    const lost = await withCut(disks, lying, () => checkCut(home.path, history, end));
     const kept = ledger.names.filter((name) => ledger.acknowledged(name, end) !== undefined);
     expect(lost.length).toBeGreaterThanOrEqual(kept.length);
 
-    /** With the first cut that showed it. */
-    const faults = new Map<string, string>();
+    const list = createFaultList(tell);
     const cuts = chooseCuts(recorded, count);
     const served = new Set(Array.from({ length: STARTS }, () => random.below(cuts.length)));
-    for (const [index, cut] of cuts.entries()) {
-      const { position } = cut;
-      const found = await withCut(disk, cut, () => checkCut(home.path, history, position));
-      if (served.has(index)) {
-        found.push(
-          ...(await withCut(disk, cut, async () =>
-            serve(home, disk, () => serveCut(home, history, position)),
-          )),
-        );
-      }
-      for (const fault of found) {
-        if (!faults.has(fault)) faults.set(fault, JSON.stringify(cut));
-      }
-      if (faults.size > MAX_TOLD) break;
-    }
-    process.stdout.write(`${cuts.length} cuts of ${end} writes and flushes\n`);
-    expect([...faults]).toEqual([]);
+    const run = { recorded, cuts, list };
+    const chosen = cuts.filter((_cut, index) => served.has(index));
+    const parts = [
+      checkAll(run),
+      serveAll({ ...run, cuts: chosen }, { home, disk, disks }),
+    ] as const;
+    await Promise.allSettled(parts);
+    const [checked] = await Promise.all(parts);
+    tell(`${checked} cuts of ${end} writes and flushes, ${list.faults.size} faults`);
+    expect([...list.faults]).toEqual([]);
 
     // A service that does not bring an upload to disk loses it, and the comparison says so.
     const { position } = careless;
-    const missing = await withCut(disk, { position, unflushed: "none", seed: 0 }, () =>
+    const missing = await withCut(disks, { position, unflushed: "none", seed: 0 }, () =>
       checkCut(home.path, careless.history, position),
     );
     expect(missing).toEqual([expect.stringMatching(/^file \S+ careless is undefined/)]);
@@ -138,12 +154,28 @@ test.skipIf(whyNoFuse() !== "").for([
   },
 );
 
-async function serve<T>(home: FaultHome, disk: RecordedDisk, use: () => Promise<T>): Promise<T> {
-  await disk.bindBase();
-  try {
-    return await use();
-  } finally {
-    await home.stop("SIGTERM");
-    await startProgram(["gc", "--home", home.path]).exited();
+interface Place {
+  readonly home: FaultHome;
+  readonly disk: RecordedDisk;
+  readonly disks: CutDisks;
+}
+
+/** Meanwhile: the programs that check the others do not see these. */
+async function serveAll(
+  { recorded: { history }, cuts, list }: Cuts,
+  { home, disk, disks }: Place,
+): Promise<void> {
+  for (const cut of cuts) {
+    if (list.isFull()) return;
+    const found = await withCut(disks, cut, async () => {
+      await disk.bindBase();
+      try {
+        return await serveCut(home, history, cut.position);
+      } finally {
+        await home.stop("SIGTERM");
+        await startProgram(["gc", "--home", home.path]).exited();
+      }
+    });
+    list.add(found, cut);
   }
 }

@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { openHome } from "../../../src/commands/home/home.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { errorText } from "../../../src/common/errors.ts";
-import { openStoreImage } from "../../../src/engine/storage/store-image.ts";
+import { hasStoreImage, openStoreImage } from "../../../src/engine/storage/store-image.ts";
 import { mountVolumeDisks, unmountVolumeDisks } from "../../../src/engine/storage/volume-disk.ts";
 import { forgetUnfinished } from "../../../src/sandboxes/reclaim/instance-rows.ts";
 import { reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
@@ -35,10 +35,13 @@ export interface History {
   readonly tokens: ReadonlyMap<string, string>;
 }
 
+/** What the check of a cut needs of it. */
+export type Expected = Pick<History, "ledger" | "builds">;
+
 /** Opens the home as a start does, cleans up as it does, and compares. Faults, one line each. */
 export async function checkCut(
   path: string,
-  history: History,
+  history: Expected,
   position: number,
 ): Promise<string[]> {
   try {
@@ -47,7 +50,7 @@ export async function checkCut(
     stack.use(await openStoreImage({ home: path, perlDirectory: PERL_DIRECTORY }));
     const store = stack.use(openStore({ path: join(path, "state.db") }));
     const faults = [...checkDatabase(path, "state.db"), ...checkDatabase(path, "state.db-logs")];
-    const home = { path, store };
+    const home = { path, store, trees: new Map<string, string>() };
     await openSecrets(path, store);
     faults.push(...(await cleanUp(home)), ...(await findHalves(home)));
     stack.use(await mountVolumes(home));
@@ -106,13 +109,15 @@ async function mountVolumes({ path, store }: OpenedHome): Promise<AsyncDisposabl
   return {
     async [Symbol.asyncDispose]() {
       for (const hold of holds) await hold.close();
+      // Without a store, which is unmounted next, they go with the home: each takes a few programs.
+      if (!hasStoreImage(path)) return;
       const ids = volumes.map(({ volumeId }) => volumeId);
       await unmountVolumeDisks(path, ids);
     },
   };
 }
 
-async function compare(home: OpenedHome, history: History, position: number): Promise<string[]> {
+async function compare(home: OpenedHome, history: Expected, position: number): Promise<string[]> {
   const { ledger, builds } = history;
   const faults: string[] = [];
   for (const name of ledger.names) {

@@ -27,6 +27,8 @@ const MODE_BITS = 0o7777;
 export interface OpenedHome {
   readonly path: string;
   readonly store: Store;
+  /** What was read of builds, by their folders: none changes while a home is compared. */
+  readonly trees?: Map<string, string>;
 }
 
 type Reader = (home: OpenedHome, ...parts: string[]) => Promise<Value> | Value;
@@ -61,13 +63,16 @@ export async function readValue(home: OpenedHome, name: string): Promise<Value> 
   return reader(home, ...parts);
 }
 
-/** All that a build is made of, but the template that every home has. */
-export async function readBuild({ path }: OpenedHome, build: BuildRecord): Promise<string> {
+/** All that a build is made of, but the template that every home has. Several tags may name one. */
+export async function readBuild({ path, trees }: OpenedHome, build: BuildRecord): Promise<string> {
+  const folders = ownFolders(build);
+  const known = trees?.get(folders.join());
+  if (known !== undefined) return known;
   const hash = createHash("sha256");
-  for (const folder of ownFolders(build)) {
-    await hashTree(hash, join(path, "layers", folder), "");
-  }
-  return hash.digest("hex");
+  for (const folder of folders) await hashTree(hash, join(path, "layers", folder), "");
+  const value = hash.digest("hex");
+  trees?.set(folders.join(), value);
+  return value;
 }
 
 /** Names in the folder of layers. */

@@ -3,19 +3,27 @@
  * a thing may have after a power cut at any of them.
  */
 
+import { z } from "../../../src/common/schema.ts";
+
 /** Undefined: it is not there. */
 export type Value = string | undefined;
 
-interface Change {
-  readonly value: Value;
-  /** The number of writes before it was asked for, and after it was answered. */
-  readonly begunAt: number;
-  readonly answeredAt: number;
-}
+/** The number of writes before it was asked for, and after it was answered. */
+const changeSchema = z.object({
+  value: z.string().optional(),
+  begunAt: z.number(),
+  answeredAt: z.number(),
+});
+type Change = z.infer<typeof changeSchema>;
+
+/** All changes of each thing, by its name: another process makes the same ledger of them. */
+export const changesSchema = z.array(z.tuple([z.string(), z.array(changeSchema)]));
+type Changes = z.infer<typeof changesSchema>;
 
 export interface Ledger {
   /** Of everything that was ever changed. */
   readonly names: readonly string[];
+  changes(): Changes;
   /** Positions at which a thing was acknowledged whose name is meant, each once, in their order. */
   answers(isMeant: (name: string) => boolean): readonly number[];
   /** Does a change and notes it; `note` tells name and value once it was answered. */
@@ -29,14 +37,15 @@ export interface Ledger {
 /** Several things may change at once. */
 export type Noted = readonly (readonly [name: string, value: Value])[];
 
-export function createLedger(position: () => number): Ledger {
-  const changes = new Map<string, Change[]>();
+export function createLedger(position: () => number, earlier: Changes = []): Ledger {
+  const changes = new Map<string, Change[]>(earlier);
   const before = (name: string, limit: number) =>
     (changes.get(name) ?? []).findLastIndex(({ answeredAt }) => answeredAt <= limit);
   return {
     get names() {
       return [...changes.keys()];
     },
+    changes: () => [...changes],
     answers(isMeant) {
       const meant = [...changes].filter(([name]) => isMeant(name));
       const all = meant.flatMap(([_name, known]) => known.map(({ answeredAt }) => answeredAt));

@@ -1,7 +1,6 @@
-/** A disk of its own for a home whose every write and flush is recorded, and what cuts leave of it. */
+/** A disk of its own for a home whose every write and flush is recorded. */
 
-import { execFile, spawn, type ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readFileSync, readSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, open, readdir, rm } from "node:fs/promises";
@@ -13,8 +12,9 @@ import { detachCopies } from "../../../src/engine/storage/mount-point.ts";
 import { baseLayers } from "../base-layer.ts";
 import { openCloningDisk } from "../faults/cloning-disk.ts";
 import type { TestHome } from "../home.ts";
+import { answerOf } from "./child-answer.ts";
+import type { Recording } from "./cut-disks.ts";
 import { openMemoryFolder } from "./memory-folder.ts";
-import { openReplay, type Cut, type Replay } from "./replay.ts";
 import type { LogPaths } from "./write-log.ts";
 
 const run = promisify(execFile);
@@ -36,14 +36,12 @@ const POLL_MS = 5;
 export interface RecordedDisk extends TestHome {
   /** How many writes and flushes there were. */
   position(): number;
-  /** No more are recorded: what follows is no part of any cut. */
-  end(): Promise<void>;
+  /** No more are recorded: what follows is no part of any cut. Cuts can be made once it is unmounted. */
+  end(): Promise<Recording>;
   /** Shows the base template in the home, which takes no space of it. */
   bindBase(): Promise<void>;
   /** Nothing may use the home any more. */
   unmount(): Promise<void>;
-  /** Mounts at the home's place what a cut left; what is written to it is forgotten. */
-  mountCut(cut: Cut): Promise<void>;
 }
 
 /** Mounts an empty disk with the base template in it. */
@@ -62,12 +60,9 @@ export async function openRecordedDisk(): Promise<RecordedDisk> {
   const count = openSync(paths.position, "r");
   stack.defer(() => closeSync(count));
   const bytes = Buffer.alloc(POSITION_BYTES);
-  let file = join(files, DISK_NAME);
-  const mount = async () => void (await run("mount", ["-o", `loop,${OPTIONS}`, file, path]));
+  const file = join(files, DISK_NAME);
   const unmount = async () => unmountAll(path, file);
   stack.defer(unmount);
-  let replay: Replay | undefined;
-  stack.defer(() => replay?.[Symbol.dispose]());
   const disk = {
     path,
     position() {
@@ -76,18 +71,12 @@ export async function openRecordedDisk(): Promise<RecordedDisk> {
     },
     async end() {
       await recorder.end();
-      replay = openReplay(paths, past);
+      return { paths, past, copies: copies.path, home: path };
     },
     bindBase: async () => bindBase(path),
     unmount,
-    async mountCut(cut: Cut) {
-      if (dirname(file) === copies.path) await rm(file);
-      file = join(copies.path, `cut-${randomUUID()}`);
-      replay?.makeCut(cut, file);
-      await mount();
-    },
   };
-  await mount();
+  await run("mount", ["-o", `loop,${OPTIONS}`, file, path]);
   await disk.bindBase();
   const owned = stack.move();
   return { ...disk, [Symbol.asyncDispose]: () => owned.disposeAsync() };
@@ -119,10 +108,10 @@ async function startRecorder(files: string, paths: LogPaths): Promise<Recorder> 
   const child = spawn(process.execPath, [RECORDER, files, JSON.stringify(paths)], {
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
-  await answerOf(child);
+  await answerOf(child, "recorder");
   return {
     async end() {
-      const answer = answerOf(child);
+      const answer = answerOf(child, "recorder");
       child.send("end");
       await answer;
     },
@@ -132,17 +121,6 @@ async function startRecorder(files: string, paths: LogPaths): Promise<Recorder> 
       await exit;
     },
   };
-}
-
-async function answerOf(child: ChildProcess): Promise<void> {
-  const stop = new AbortController();
-  const ended = once(child, "exit", { signal: stop.signal }).then(() => {
-    throw new Error("the recorder ended");
-  });
-  await Promise.race([once(child, "message", { signal: stop.signal }), ended]);
-  stop.abort();
-  // Its wait was given up.
-  await ended.catch(() => undefined);
 }
 
 async function bindBase(home: string): Promise<void> {

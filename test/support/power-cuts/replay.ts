@@ -4,6 +4,7 @@
  */
 
 import { closeSync, constants, copyFileSync, openSync, readFileSync } from "node:fs";
+import { z } from "../../../src/common/schema.ts";
 import { createRandom } from "../random.ts";
 import {
   entriesSchema,
@@ -18,15 +19,16 @@ const BLOCK_BYTES = 4096;
 const SECTOR_BYTES = 512;
 
 /** Which disk a cut leaves. */
-export interface Cut {
+export const cutSchema = z.object({
   /** Entries before it were made before the cut. */
-  readonly position: number;
+  position: z.number(),
   /** What is there of what was written since the last flush: `some` and how torn follows from the seed. */
-  readonly unflushed: "none" | "all" | "some";
-  readonly seed: number;
+  unflushed: z.enum(["none", "all", "some"]),
+  seed: z.number(),
   /** A disk that lies: nothing that was written since the log began is there, flushed or not. */
-  readonly ignoresFlushes?: boolean | undefined;
-}
+  ignoresFlushes: z.boolean().optional(),
+});
+export type Cut = Readonly<z.infer<typeof cutSchema>>;
 
 export interface Replay extends Disposable {
   /** Makes the file of the disk that a cut leaves. Cuts come in the order of their positions. */
@@ -54,7 +56,8 @@ export function openReplay(paths: LogPaths, past: string): Replay {
   return {
     makeCut(cut, path) {
       const position = Math.min(cut.position, entries.length);
-      const durable = cut.ignoresFlushes ? 0 : entries.slice(0, position).lastIndexOf("flush") + 1;
+      const isNothing = cut.ignoresFlushes === true || position === 0;
+      const durable = isNothing ? 0 : entries.lastIndexOf("flush", position - 1) + 1;
       if (durable < rolled) throw new Error(`a cut at ${durable} after one at ${rolled}`);
       write(disk, entries.slice(rolled, durable), writeAll);
       rolled = durable;
