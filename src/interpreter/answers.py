@@ -3,6 +3,8 @@
 import asyncio
 import os
 
+from output import unread_bytes
+
 
 class Answers(asyncio.Protocol):
     """What came of them until now. Nothing more is read while a whole one waits to be taken."""
@@ -49,6 +51,19 @@ class Answers(asyncio.Protocol):
     def pause(self, is_paused):
         self.is_paused = is_paused
         self._read_or_wait()
+
+    def finish(self):
+        """Takes in what was written until now, and nothing that is written later."""
+        if self.transport.is_closing():
+            return
+        pipe = self.transport.get_extra_info("pipe").fileno()
+        left = unread_bytes(pipe)
+        while left > 0:
+            data = os.read(pipe, left)
+            self.data += data
+            left -= len(data)
+        self.transport.close()
+        self._look()
 
     def close(self):
         """Gives up what was not taken; another process may hold the pipe and never close it."""

@@ -16,7 +16,6 @@ HERE = Path(__file__).parent
 START_TIMEOUT_S = 30
 # A larger answer ends the kernel instead of filling the memory of the server.
 MAX_ANSWER_BYTES = 96 * 1024 * 1024
-LAST_ANSWER_S = 0.2
 CLOSED = "the kernel closed its pipes"
 
 
@@ -105,8 +104,13 @@ class LineKernel(Kernel):
         return None if kind == "done" and answer.get("number") == self.number else answer
 
     async def _read_line(self):
-        """One answer; empty once the process has ended."""
-        return await self._before_end(self.answers.take())
+        """One answer; once the process has ended, those that it left, and empty after them."""
+        line = await self._before_end(self.answers.take())
+        if not self.is_alive:
+            self.freeze(False)
+            # Another process may hold the pipe and write for ever.
+            self.answers.finish()
+        return await self.answers.take() if line is None else line
 
     def freeze(self, is_frozen):
         super().freeze(is_frozen)
@@ -114,15 +118,12 @@ class LineKernel(Kernel):
         self.answers.pause(self.is_frozen)
 
     async def _before_end(self, work):
-        """What comes of the work; empty once the process has ended, whoever else holds its pipes."""
+        """What comes of the work; None where the process ends first, whoever else holds its pipes."""
         working = asyncio.ensure_future(work)
         ended = asyncio.ensure_future(self.process.wait())
         try:
             await asyncio.wait([working, ended], return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                self.freeze(False)
-                await asyncio.wait([working], timeout=LAST_ANSWER_S)
-            return working.result() if working.done() else b""
+            return working.result() if working.done() else None
         finally:
             working.cancel()
             ended.cancel()

@@ -56,8 +56,7 @@ class Output:
         """Reads what was written until now; a program in the background may write for ever."""
         if self.descriptor is None:
             return
-        waiting = fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4))
-        (left,) = struct.unpack("i", waiting)
+        left = unread_bytes(self.descriptor)
         while left > 0 and self.descriptor is not None:
             size = self._read(min(left, CHUNK_BYTES))
             if size == 0:
@@ -73,6 +72,12 @@ class Output:
             asyncio.get_running_loop().remove_reader(self.descriptor)
             os.close(self.descriptor)
             self.descriptor = None
+
+
+def unread_bytes(descriptor):
+    """How many bytes a pipe has now."""
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    return count
 
 
 async def open_writer(descriptor):

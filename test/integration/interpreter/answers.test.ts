@@ -113,3 +113,24 @@ async def main():
 print(json.dumps(asyncio.run(main())))`;
   expect(await evaluate(program)).toEqual(["one\n", "closed"]);
 });
+
+test("after an end what was written before is taken, and nothing later", async () => {
+  const program = `${ANSWERS}
+async def main():
+    read_end, write_end = os.pipe()
+    answers = await open_answers(read_end, LIMIT)
+    os.write(write_end, b"one\\n")
+    first = await answers.take()
+    os.write(write_end, b"two\\nthree\\nrest")
+    answers.finish()
+    answers.finish()
+    try:
+        for _ in range(1_000):
+            os.write(write_end, b"later\\n")
+            await asyncio.sleep(0)
+    except BrokenPipeError:
+        pass
+    return [line.decode() for line in [first, *[await answers.take() for _ in range(4)]]]
+print(json.dumps(asyncio.run(main())))`;
+  expect(await evaluate(program)).toEqual(["one\n", "two\n", "three\n", "rest", ""]);
+});

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { isAlive } from "../../../src/envd/process/kill.ts";
 import {
   startInterpreterServer,
   textOf,
@@ -207,6 +208,24 @@ test.for([
     value: text,
     traceback: "",
   });
+});
+
+test("a program that goes on to answer for its kernel does not hold the end of a cell", async () => {
+  const context_id = await makeContext("js");
+  const code = `${FIND_ANSWERS}
+    const program = 'open $o, ">&=", 3; syswrite $o, q({"type":"own"}) . "\\n" while 1';
+    const options = { detached: true, stdio: ["ignore", "ignore", "ignore", Number(answers)] };
+    const { spawn } = require("node:child_process");
+    console.log("pid", spawn("perl", ["-e", program], options).pid);
+    setTimeout(() => process.kill(process.pid, "SIGKILL"), 500);
+    await new Promise(() => {})`;
+  const lines = await server.run(code, { context_id });
+  expect(lines.at(-2)).toMatchObject({ type: "error", name: "KernelDied" });
+  const pid = Number(/[0-9]+/.exec(textOf(lines, "stdout"))?.[0]);
+  // Its pipe has no reader left.
+  await expect.poll(() => isAlive(pid), WAIT).toBe(false);
+  expect(textOf(await server.run("40 + 2", { context_id }), "result")).toBe("42");
+  await server.call("DELETE", `/contexts/${context_id}`);
 });
 
 test("an end that a cell claims is not the end of later cells", async () => {
