@@ -5,10 +5,12 @@
 
 import { createHash } from "node:crypto";
 import { constants, type Stats } from "node:fs";
+import { posix } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import type { Turns } from "../../common/turns.ts";
 import { fileErrorText } from "../errno.ts";
-import { open } from "../file-system.ts";
+import { open, stat } from "../file-system.ts";
+import { baseName } from "../path.ts";
 
 export interface ContentCondition {
   /** SHA-256 in hex; undefined where the file is replaced whatever it holds. */
@@ -41,12 +43,25 @@ export async function whileContent<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   if (contentHash === undefined) return work();
-  // A file with several names is written in place, and stays the same whichever of them is used.
-  const owner = known !== undefined && known.nlink > 1 ? `${known.dev}:${known.ino}` : place;
-  return turns.run(owner, async () => {
+  return turns.run(await fileOf(place, known), async () => {
     if ((await hashOf(place)) === contentHash) return work();
     throw contentChanged(path);
   });
+}
+
+/**
+ * The same for all paths of a file: a directory may be mounted at several places. A file with several
+ * names is written in place, and stays the same whichever of them is used.
+ */
+async function fileOf(place: string, known: Stats | undefined): Promise<string> {
+  if (known !== undefined && known.nlink > 1) return `${known.dev}:${known.ino}`;
+  try {
+    const folder = await stat(posix.dirname(place));
+    return `${folder.dev}:${folder.ino}/${baseName(place)}`;
+  } catch {
+    // It is gone: the comparison tells so.
+    return place;
+  }
 }
 
 /** For a file that holds something else than an upload wants to replace, or is gone. */
