@@ -3,12 +3,16 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
 import { makeBusy } from "../support/mcp/busy-stdio.ts";
 import { openRawStdio, type RawStdio } from "../support/mcp/raw-stdio.ts";
+import { makeOlderFiles } from "../support/older-files.ts";
 import { OFFLINE, PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
 
 const END_LIMIT_MS = 3000;
 const QUIET = { SANDBOX_MCP_LOG_LEVEL: "error" };
@@ -86,6 +90,27 @@ test("R1 stdin that ends before the first message ends the server", async () => 
   program.child.stdin?.end();
   expect(await program.exited()).toBe(0);
   await home[Symbol.asyncDispose]();
+});
+
+test.for([
+  { name: "the end of stdin", end: ({ child }: TestProgram) => child.stdin?.end() },
+  { name: "SIGTERM", end: ({ child }: TestProgram) => child.kill("SIGTERM") },
+])("R1 $name ends a server that waits for the upgrade of its database", async ({ end }) => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  makeOlderFiles(path);
+  using other = new DatabaseSync(path);
+  other.exec("BEGIN IMMEDIATE");
+  await using program = startProgram(["stdio", "--home", folder.path], QUIET);
+  // It is sent an opening, which it does not answer yet.
+  program.child.stdin?.write(
+    `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize" })}\n`,
+  );
+  await expect.poll(() => program.stderr(), { timeout: 20_000 }).toContain("waiting for another");
+  const startedAt = performance.now();
+  end(program);
+  expect(await program.exited()).toBe(0);
+  expect(performance.now() - startedAt).toBeLessThan(END_LIMIT_MS);
 });
 
 test("R1 a signal ends a server whose answers nobody reads", async () => {

@@ -12,21 +12,8 @@ import { loadConfig } from "../../../src/config.ts";
 import { LOG_STEPS, STATE_STEPS } from "../../../src/store/schema.sql.ts";
 import { openStore, upgradeStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
+import { makeOlderFiles } from "../../support/older-files.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-
-/** Files of an older version. */
-function makeOlder(path: string): void {
-  const files = [
-    { file: path, steps: STATE_STEPS },
-    { file: `${path}-logs`, steps: LOG_STEPS },
-  ];
-  for (const { file, steps } of files) {
-    using database = new DatabaseSync(file);
-    database.exec("PRAGMA journal_mode = WAL");
-    for (const step of steps.slice(0, -1)) database.exec(step);
-    database.exec(`PRAGMA user_version = ${steps.length - 1}`);
-  }
-}
 
 test.for([
   { what: "a home", name: "state.db" },
@@ -42,7 +29,7 @@ test.for([
     const home = what === "a copy" ? join(folder.path, "copy") : original;
     if (home !== original) await cp(original, home, { recursive: true });
     const path = join(home, "state.db");
-    makeOlder(path);
+    makeOlderFiles(path);
     const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
     using other = new DatabaseSync(join(home, name));
     const steps = name === "state.db" ? STATE_STEPS : LOG_STEPS;
@@ -66,7 +53,7 @@ test.for([
 test("an upgrade that another process keeps from beginning ends with what to do", async () => {
   await using folder = await makeTempFolder();
   const path = join(folder.path, "state.db");
-  makeOlder(path);
+  makeOlderFiles(path);
   using other = new DatabaseSync(path);
   other.exec("BEGIN IMMEDIATE");
   const waits = vi.fn<() => void>();
@@ -85,7 +72,7 @@ async function openBusyHome() {
   const home = join(folder.path, "home");
   await openHome(home);
   const path = join(home, "state.db");
-  makeOlder(path);
+  makeOlderFiles(path);
   const other = stack.adopt(new DatabaseSync(path), (database) => database.close());
   other.exec("BEGIN IMMEDIATE");
   const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
