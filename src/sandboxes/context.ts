@@ -68,6 +68,8 @@ export interface History {
 
 export interface Registry {
   readonly entries: Map<string, SandboxEntry>;
+  /** Sandboxes that an earlier process left and that are not adopted yet, with the last fault. */
+  readonly unadopted: Map<string, { readonly team: string; readonly fault: unknown }>;
   /** Tells that an expiry may now be nearer than before. */
   rescheduleExpiry(): void;
   /** When a request last looked up a running sandbox, by `clock.elapsed()`. */

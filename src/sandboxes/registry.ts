@@ -10,6 +10,7 @@ import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/me
 import { toInit } from "./boot/boot.ts";
 import { releaseForkBuild } from "./builds/builds.ts";
 import type { SandboxEntry, Tenant, Registry, Services, History, Folders } from "./context.ts";
+import { requireKnownEntry } from "./find-entry.ts";
 import { followDaemon } from "./logs/follow-daemon.ts";
 import { discard } from "./reclaim/discard.ts";
 import { beginRun, endpointFacts, type Run } from "./run.ts";
@@ -18,28 +19,24 @@ import { servicePortsOf } from "./service-ports.ts";
 /** A change may have to wait for others; more rounds than this mean that they never end. */
 const MAX_WAITS = 8;
 
-/** A sandbox of the team; undefined for one of another, as for one that never was. */
-export function findEntry(
-  { entries, team }: Tenant & Registry,
-  sandboxId: string,
-): SandboxEntry | undefined {
-  const entry = entries.get(sandboxId);
-  return entry?.record.team === team ? entry : undefined;
-}
-
-/** @throws SandboxError not_found when it never was, is over or is about to be. */
+/**
+ * @throws SandboxError not_found when it never was, is over or is about to be, unavailable when it is
+ * not adopted yet.
+ */
 export function requireEntry(context: Tenant & Registry, sandboxId: string): SandboxEntry {
-  const entry = findEntry(context, sandboxId);
-  if (entry === undefined || entry.ending !== undefined) {
+  const entry = requireKnownEntry(context, sandboxId);
+  if (entry.ending !== undefined) {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
   return entry;
 }
 
-/** @throws SandboxError not_found when unknown, failed_precondition while it is being killed. */
+/**
+ * @throws SandboxError not_found when unknown, failed_precondition while it is being killed, unavailable
+ * when it is not adopted yet.
+ */
 export function requireNotEnding(context: Tenant & Registry, sandboxId: string): SandboxEntry {
-  const entry = findEntry(context, sandboxId);
-  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  const entry = requireKnownEntry(context, sandboxId);
   if (entry.ending !== undefined) throw inTransition(sandboxId, "killing");
   return entry;
 }

@@ -147,9 +147,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     pool: scope.pool,
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
-    lastUse: { atMs: -Infinity },
-    activeCreates: new Map(),
-    activeForkBuilds: new Set(),
+    ...emptyRegistry(),
   };
   forgetUnfinished(store, owner);
   const guard = await engine.guard?.({ directory: dirname(directory), rule: options.onExit });
@@ -187,6 +185,15 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       await guard?.[Symbol.asyncDispose]();
       context.logBook[Symbol.dispose]();
     },
+  };
+}
+
+function emptyRegistry(): Omit<Registry, "entries" | "rescheduleExpiry"> {
+  return {
+    unadopted: new Map(),
+    lastUse: { atMs: -Infinity },
+    activeCreates: new Map(),
+    activeForkBuilds: new Set(),
   };
 }
 

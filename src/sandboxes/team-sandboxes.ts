@@ -5,6 +5,7 @@ import type { LogLine } from "../store/log-records.ts";
 import { createOnce } from "./create/create-once.ts";
 import type { CreateContext } from "./create/create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
+import { findEntry } from "./find-entry.ts";
 import {
   detailEntry,
   findRestoreFault,
@@ -18,7 +19,7 @@ import { pauseSandbox } from "./pause/pause-sandbox.ts";
 import type { ResumeOptions } from "./pause/resume-run.ts";
 import { connectSandbox, resumeSandbox, type Connected } from "./pause/resume-sandbox.ts";
 import { killSandbox } from "./reclaim/end-sandbox.ts";
-import { findEntry, requireEntry } from "./registry.ts";
+import { requireEntry } from "./registry.ts";
 import type { CreateOptions, CreationKey, Sandbox, StartedSandbox } from "./sandbox.ts";
 import type { ForkOptions } from "./snapshots/fork-rules.ts";
 import { forkSandbox, type ForkResult } from "./snapshots/fork-sandbox.ts";

@@ -4,6 +4,7 @@ import { uptime } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
+import { SandboxError } from "../../src/common/errors.ts";
 import { z } from "../../src/common/schema.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
@@ -66,7 +67,7 @@ test("one that cannot be adopted keeps no other from it, and is adopted later as
   scene.lasting.failAdoption(scene.failing);
   await using service = await scene.start();
   const look = async (id: string) => (await service.call({ path: `/sandboxes/${id}` })).status;
-  expect([await look(scene.failing), await look(scene.other)]).toEqual([404, 200]);
+  expect([await look(scene.failing), await look(scene.other)]).toEqual([503, 200]);
   await scene.clock.advance(RETRY_MS);
   await expect.poll(() => look(scene.failing)).toBe(200);
   expect(scene.record()).toEqual(before);
@@ -74,12 +75,48 @@ test("one that cannot be adopted keeps no other from it, and is adopted later as
   await expect.poll(() => look(scene.failing)).toBe(404);
 });
 
+test.for([
+  { method: "GET", path: "", body: undefined },
+  { method: "POST", path: "/pause", body: {} },
+  { method: "POST", path: "/connect", body: { timeout: 60 } },
+  { method: "POST", path: "/resume", body: {} },
+  { method: "POST", path: "/snapshots", body: {} },
+  { method: "POST", path: "/fork", body: {} },
+  { method: "POST", path: "/timeout", body: { timeout: 60 } },
+  { method: "PUT", path: "/network", body: {} },
+] as const)(
+  "$method $path of one that is not adopted yet tells why",
+  async ({ method, path, body }) => {
+    await using scene = await leaveTwo();
+    const message = "isolation gvisor is not available here";
+    scene.lasting.failAdoption(
+      scene.failing,
+      new SandboxError("unavailable", message, { hint: "runtime: no runsc is installed" }),
+    );
+    await using service = await scene.start();
+    const reply = await service.call({ method, path: `/sandboxes/${scene.failing}${path}`, body });
+    expect([reply.status, reply.body]).toMatchObject([
+      503,
+      {
+        message: `sandbox ${scene.failing} was left by an earlier start of the service and is not adopted yet: ${message} (runtime: no runsc is installed; the service tries again at least once a minute)`,
+      },
+    ]);
+    const key = createKey(service.embedded.store, createSystemClock(), {
+      name: "x",
+      team: "others",
+    });
+    const headers = { "x-api-key": key.key };
+    const others = { method, path: `/sandboxes/${scene.failing}${path}`, body, headers };
+    expect((await service.call(others)).status).toBe(404);
+  },
+);
+
 test("a container that was found is not looked for again where its state cannot be restored", async () => {
   await using scene = await leaveTwo();
   scene.lasting.failResume(scene.failing);
   await using service = await scene.start();
   const look = async () => (await service.call({ path: `/sandboxes/${scene.failing}` })).status;
-  expect(await look()).toBe(404);
+  expect(await look()).toBe(503);
   await scene.clock.advance(RETRY_MS);
   await expect.poll(look).toBe(200);
   expect(scene.lasting.adoptions(scene.failing)).toBe(1);

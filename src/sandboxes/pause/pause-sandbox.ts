@@ -6,7 +6,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { SandboxRecord } from "../../store/store.ts";
-import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
+import { sandboxAlreadyPaused, sandboxCannotBe } from "../../wire/messages.ts";
 import { findDaemonFault } from "../boot/find-daemon-fault.ts";
 import type {
   SandboxContext,
@@ -16,9 +16,9 @@ import type {
   History,
   Registry,
 } from "../context.ts";
+import { requireKnownEntry } from "../find-entry.ts";
 import {
   changeState,
-  findEntry,
   noteRecord,
   openRun,
   whenIdle,
@@ -37,8 +37,7 @@ export async function pauseSandbox(
   sandboxId: string,
   wanted: Pick<Pause, "keepsMemory"> & { readonly requiresDaemon: boolean },
 ): Promise<boolean> {
-  const entry = findEntry(context, sandboxId);
-  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  const entry = requireKnownEntry(context, sandboxId);
   // The memory of one that was paused before may be on its way to the disk.
   const isJoining = entry.phase === "pausing" && entry.record.state !== "paused";
   return whenIdle(entry, async () => {

@@ -59,7 +59,10 @@ async function mountAgain(context: SandboxContext): Promise<void> {
 async function adoptLate(context: SandboxContext, sandboxId: string, find: Finder): Promise<void> {
   const record = context.store.sandboxes.get(sandboxId);
   if (record === undefined || context.entries.has(sandboxId)) return;
-  if (isOver(record, context.clock.now())) return discardLost(context, record);
+  if (isOver(record, context.clock.now())) {
+    context.unadopted.delete(sandboxId);
+    return discardLost(context, record);
+  }
   if (!(await adopt(context, sandboxId, find))) return discardLost(context, record);
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
@@ -87,6 +90,7 @@ export async function endUnadopted(context: SandboxContext, sandboxId: string): 
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
   context.store.sandboxes.put({ ...record, state: "ending", endReason: "request" });
+  context.unadopted.delete(sandboxId);
   await discard(context, record, "request");
 }
 
@@ -130,6 +134,23 @@ async function discardOrLater(
 }
 
 async function adopt(
+  context: Services & Folders & History & Registry,
+  sandboxId: string,
+  find: Finder,
+): Promise<boolean> {
+  try {
+    const isAdopted = await tryAdopt(context, sandboxId, find);
+    context.unadopted.delete(sandboxId);
+    return isAdopted;
+  } catch (error) {
+    const record = findKept(context, sandboxId);
+    // A client may have ended it meanwhile.
+    if (record !== undefined) context.unadopted.set(sandboxId, { team: record.team, fault: error });
+    throw error;
+  }
+}
+
+async function tryAdopt(
   context: Services & Folders & History & Registry,
   sandboxId: string,
   find: Finder,

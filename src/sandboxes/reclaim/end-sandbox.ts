@@ -9,8 +9,9 @@ import type {
   Folders,
   History,
 } from "../context.ts";
+import { findEntry } from "../find-entry.ts";
 import { pauseEntry } from "../pause/pause-sandbox.ts";
-import { findEntry, endEntry } from "../registry.ts";
+import { endEntry } from "../registry.ts";
 import { endUnadopted } from "./adopt.ts";
 
 /**

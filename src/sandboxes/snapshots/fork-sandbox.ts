@@ -6,7 +6,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { BuildRecord, SandboxRecord } from "../../store/store.ts";
 import { randomId } from "../../wire/address.ts";
-import { sandboxCannotBe, sandboxMissing, sandboxPausedFork } from "../../wire/messages.ts";
+import { sandboxCannotBe, sandboxPausedFork } from "../../wire/messages.ts";
 import { dropMemory, releaseForkBuild, writeBuild } from "../builds/builds.ts";
 import type {
   SandboxContext,
@@ -18,7 +18,8 @@ import type {
 } from "../context.ts";
 import type { CreatePlan } from "../create/create-plan.ts";
 import { startReserved, type CreateContext } from "../create/create-sandbox.ts";
-import { changeState, endEntry, findEntry } from "../registry.ts";
+import { findEntry, requireKnownEntry } from "../find-entry.ts";
+import { changeState, endEntry } from "../registry.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { optionsOf, type CreateOptions, type Sandbox } from "../sandbox.ts";
 import type { Reservation } from "../team-quota.ts";
@@ -127,8 +128,7 @@ function reserve({ quota: all, team }: Tenant & Limits, count: number) {
 }
 
 function requireForkable(context: Tenant & Registry, sandboxId: string): SandboxEntry {
-  const entry = findEntry(context, sandboxId);
-  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  const entry = requireKnownEntry(context, sandboxId);
   const state = entry.ending === undefined ? entry.phase : "killing";
   if (state === "running") return entry;
   throw new SandboxError(

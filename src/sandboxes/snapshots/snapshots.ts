@@ -13,6 +13,7 @@ import {
 import { writeBuild } from "../builds/builds.ts";
 import { memoryOf, type CarriedMemory } from "../builds/memory.ts";
 import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "../context.ts";
+import { requireKnownEntry } from "../find-entry.ts";
 import {
   beginPage,
   lastPosition,
@@ -21,7 +22,7 @@ import {
   type PageRequest,
   type Position,
 } from "../paging.ts";
-import { changeState, findEntry } from "../registry.ts";
+import { changeState } from "../registry.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { removeOldBuilds } from "../template-builds/old-builds.ts";
 import { DEFAULT_TAG } from "../templates/built-ins.ts";
@@ -71,8 +72,8 @@ export async function createSnapshot(
   { name, keepsMemory = true, signal }: SnapshotRequest,
 ): Promise<NewSnapshot> {
   const parsed = parseSnapshotName(context.team, name);
-  const entry = findEntry(context, sandboxId);
-  if (entry === undefined || entry.phase === "paused") {
+  const entry = requireKnownEntry(context, sandboxId);
+  if (entry.phase === "paused") {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
   const state = entry.ending === undefined ? entry.phase : "killing";

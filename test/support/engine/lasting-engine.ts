@@ -4,8 +4,8 @@ import type { Container, Egress, Engine } from "../../../src/engine/engine.ts";
 
 export interface LastingEngine extends AsyncDisposable {
   readonly engine: Engine;
-  /** Makes the next adoption of this container fail. */
-  failAdoption(id: string): void;
+  /** Makes the next adoption of this container fail, with a fault of the system or another one. */
+  failAdoption(id: string, fault?: Error): void;
   /** Makes the next resume of this container fail. */
   failResume(id: string): void;
   /** What happens while this container gets its rules the next time. */
@@ -22,7 +22,7 @@ export interface LastingEngine extends AsyncDisposable {
 export function createLastingEngine(base: Engine): LastingEngine {
   const containers = new Map<string, Container>();
   const rules = new Map<string, Egress[]>();
-  const failing = new Set<string>();
+  const failing = new Map<string, Error>();
   const works = new Map<string, () => Promise<void>>();
   const looks = new Map<string, number>();
   return {
@@ -44,7 +44,9 @@ export function createLastingEngine(base: Engine): LastingEngine {
       },
       async adopt(id) {
         looks.set(id, (looks.get(id) ?? 0) + 1);
-        if (failing.delete(id)) throw new Error("the container cannot be looked at now");
+        const fault = failing.get(id);
+        failing.delete(id);
+        if (fault !== undefined) throw fault;
         return containers.get(id);
       },
       async remove(id, directory) {
@@ -53,8 +55,8 @@ export function createLastingEngine(base: Engine): LastingEngine {
         await base.remove(id, directory);
       },
     },
-    failAdoption(id) {
-      failing.add(id);
+    failAdoption(id, fault = new Error("the container cannot be looked at now")) {
+      failing.set(id, fault);
     },
     failResume(id) {
       const container = containers.get(id);
