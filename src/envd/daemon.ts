@@ -9,7 +9,8 @@ import { createIdleMemory, type IdleMemory } from "./idle-memory.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { findPerlPrograms, type PerlPrograms } from "./perl-programs.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
-import { createSpawner, type Spawner, type SpawnerOptions } from "./process/spawner.ts";
+import type { SilenceOptions } from "./process/silence.ts";
+import { createSpawner, type Spawner } from "./process/spawner.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
 import { createInotify } from "./watch/inotify.ts";
@@ -34,19 +35,18 @@ export interface Daemon {
   readonly perl: PerlPrograms;
   /** Of processes without a terminal. */
   readonly spawner: Spawner;
+  /** When a program that starts others counts as hung. */
+  readonly silence: SilenceOptions;
 }
 
 const MAX_LISTINGS = 2;
 const IDENTITY_DIRECTORY = "/run/e2b";
 
 /**
- * A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie; the
- * spawner needs to know when all programs are stopped.
+ * A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie;
+ * `silence` tells when all programs are stopped.
  */
-export function createDaemon(
-  directory: string,
-  { areStopped }: Pick<SpawnerOptions, "areStopped"> = {},
-): Daemon {
+export function createDaemon(directory: string, silence: SilenceOptions = {}): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
   const perl = findPerlPrograms(directory);
@@ -65,7 +65,8 @@ export function createDaemon(
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     identityDirectory: isAlone ? IDENTITY_DIRECTORY : undefined,
     perl,
-    spawner: createSpawner(perl.spawner, { ...(areStopped && { areStopped }) }),
+    spawner: createSpawner(perl.spawner, silence),
+    silence,
     attributes,
   };
 }

@@ -9,7 +9,6 @@ import {
   type Codec,
   type OutputName,
 } from "../../rpc/process-events.ts";
-import type { Command } from "../bundled-program.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
@@ -23,7 +22,7 @@ import {
 } from "./process-streams.ts";
 import { releaseBuffer } from "./release-buffer.ts";
 import type { Spawner } from "./spawner.ts";
-import { startOnTerminal } from "./terminal.ts";
+import { startOnTerminal, type TerminalOptions } from "./terminal.ts";
 import { createWholeCharacters, type WholeCharacters } from "./whole-characters.ts";
 
 export interface StartOptions {
@@ -37,7 +36,7 @@ export interface StartOptions {
   readonly codec: Codec;
   readonly budget: OutputBudget;
   /** Undefined for pipes. */
-  readonly terminal: { readonly relay: Command; readonly size: TerminalSize } | undefined;
+  readonly terminal: Pick<TerminalOptions, "relay" | "size" | "silence"> | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
   /** Of the call that starts it: aborted at the time limit, or before that when the client leaves. */

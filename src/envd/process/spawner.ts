@@ -16,8 +16,9 @@ import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import type { HelperStreams } from "../helper-fault.ts";
 import { isAlive, killProcess } from "./kill.ts";
 import type { Launch } from "./launch.ts";
-import { encodeOrder, launchFields, type Field } from "./order.ts";
+import { encodeOrder, launchFields } from "./order.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
+import { watchSilence, type SilenceOptions, type SilenceWatch } from "./silence.ts";
 
 /** A started program with the descriptors of its pipes, which its caller closes. */
 export interface Spawned {
@@ -40,10 +41,8 @@ export interface Spawner extends Disposable {
 }
 
 const NAME = "spawner of processes";
-/** One that tells nothing for so long while programs are to be started hangs. */
-const REPLY_MS = 10_000;
-/** Parts of that time. Of one in which all of the sandbox was frozen no more than one part counts. */
-const LOOKS = 10;
+/** Orders beyond that wait, as their launches, until the spawner has read more; a large order is 1.5 MB. */
+const MAX_UNREAD_BYTES = 1_048_576;
 /** How often a program is looked for whose parent is gone. */
 const ORPHAN_POLL_MS = 250;
 /** In memory, so that programs start on a full disk, too, or else on disk. */
@@ -57,22 +56,19 @@ const UNKNOWN_END: Outcome = {
   error: "the end of the process was not seen",
 };
 
-export interface SpawnerOptions {
-  readonly replyMs?: number;
-  /** Whether all programs, and the spawner with them, were told to stop: it answers later then. */
-  readonly areStopped?: () => boolean;
+export interface SpawnerOptions extends SilenceOptions {
   /** Where pipes have their names, each start in a directory of its own; the second is for a fault. */
   readonly parents?: readonly [string, string];
 }
 
 /** Starts its process when it is needed first, and another one when that ended. */
 export function createSpawner(command: Command, options: SpawnerOptions = {}): Spawner {
-  const { replyMs = REPLY_MS, areStopped = () => false, parents = PARENTS } = options;
+  const { parents = PARENTS, ...silence } = options;
   let current: SpawnerProcess | undefined;
 
   function running(): SpawnerProcess {
     if (current === undefined || current.hasEnded) {
-      current = new SpawnerProcess(command, { replyMs, areStopped, parents });
+      current = new SpawnerProcess(command, { ...silence, parents });
     }
     return current;
   }
@@ -83,6 +79,8 @@ export function createSpawner(command: Command, options: SpawnerOptions = {}): S
     [Symbol.dispose]: () => current?.end(),
   };
 }
+
+type ProcessOptions = SpawnerOptions & Required<Pick<SpawnerOptions, "parents">>;
 
 interface Started {
   readonly pid: number;
@@ -97,14 +95,13 @@ class SpawnerProcess {
   readonly #ready = Promise.withResolvers<void>();
   readonly #starting = new Map<string, PromiseWithResolvers<Started>>();
   readonly #running = new Map<number, (outcome: Outcome) => void>();
-  readonly #options: Required<SpawnerOptions>;
+  readonly #options: ProcessOptions;
+  readonly #unsent: (() => Buffer)[] = [];
   #isClosed = false;
-  #watch: NodeJS.Timeout | undefined;
-  /** Looks in a row at which nothing had been told since the last one. */
-  #silentLooks = 0;
+  #watch: SilenceWatch | undefined;
   #lastId = 0;
 
-  constructor([file, ...before]: Command, options: Required<SpawnerOptions>) {
+  constructor([file, ...before]: Command, options: ProcessOptions) {
     this.#options = options;
     const child = spawn(file, [...before, process.arch], {
       cwd: "/",
@@ -145,11 +142,11 @@ class SpawnerProcess {
     const id = `${this.#lastId}`;
     const pipes = join(parent, `envd-${randomUUID()}`);
     try {
-      const order = ["s", id, pipes, hasInput ? 1 : "", ...launchFields(launch)] as const;
+      const order = () => encodeOrder("s", [id, pipes, hasInput ? 1 : "", ...launchFields(launch)]);
       const { pid, exited } = await this.#order(id, order);
       return { pid, exited, ...openPipes(pipes, hasInput, () => killProcess(pid, "SIGKILL")) };
     } finally {
-      this.#send(["c", id]);
+      this.#send(() => encodeOrder("c", [id]));
       // Here, since a spawner that is killed now would leave it; one that has ended may still make it.
       if (this.hasEnded && !this.#isClosed) this.#child.once("close", () => removePipes(pipes));
       else removePipes(pipes);
@@ -160,45 +157,50 @@ class SpawnerProcess {
   end(fault: Error = new SandboxError("unavailable", `the ${NAME} ended`)): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
+    this.#unsent.length = 0;
     this.#child.kill("SIGKILL");
     this.#ready.reject(fault);
     for (const { reject } of this.#starting.values()) reject(fault);
     for (const [pid, resolve] of this.#running) void untilGone(pid).then(resolve);
   }
 
-  async #order(id: string, fields: readonly [string, ...Field[]]): Promise<Started> {
+  async #order(id: string, order: () => Buffer): Promise<Started> {
     const started = Promise.withResolvers<Started>();
     this.#starting.set(id, started);
-    this.#watch ??= setInterval(() => this.#look(), this.#options.replyMs / LOOKS);
-    this.#send(fields);
+    this.#watch ??= watchSilence(this.#options, () =>
+      this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`)),
+    );
+    this.#send(order);
     try {
       return await started.promise;
     } finally {
       this.#starting.delete(id);
-      if (this.#starting.size === 0) this.#stopLooking();
+      if (this.#starting.size === 0) this.#stopWatch();
     }
   }
 
-  /** Counted in looks, since the time in which the sandbox was frozen passes for timers, too. */
-  #look(): void {
-    if (this.#options.areStopped()) return;
-    this.#silentLooks += 1;
-    if (this.#silentLooks < LOOKS) return;
-    this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`));
-  }
-
-  #stopLooking(): void {
-    clearInterval(this.#watch);
+  #stopWatch(): void {
+    this.#watch?.[Symbol.dispose]();
     this.#watch = undefined;
-    this.#silentLooks = 0;
   }
 
-  #send([letter, ...fields]: readonly [string, ...Field[]]): void {
-    this.#streams.stdin?.write(encodeOrder(letter, fields));
+  #send(order: () => Buffer): void {
+    this.#unsent.push(order);
+    this.#sendMore();
+  }
+
+  #sendMore(): void {
+    const { stdin } = this.#streams;
+    if (stdin === undefined) return;
+    while (!this.hasEnded && stdin.writableLength < MAX_UNREAD_BYTES) {
+      const order = this.#unsent.shift();
+      if (order === undefined) return;
+      stdin.write(order(), () => this.#sendMore());
+    }
   }
 
   #hear(line: string): void {
-    this.#silentLooks = 0;
+    this.#watch?.reset();
     const [word = "", ...rest] = line.split(" ");
     if (word === "ready") this.#ready.resolve();
     else if (word === "started") this.#onStarted(rest);

@@ -21,7 +21,7 @@ export async function* start(
   const { process: config } = request;
   if (config === undefined) throw new SandboxError("invalid_argument", "process is missing");
   const origin = originOf(context);
-  const { settings, processes, perl, spawner } = origin.daemon;
+  const { settings, processes, perl, spawner, silence } = origin.daemon;
   const timeoutMs = context.timeoutMs();
   if (timeoutMs !== undefined && timeoutMs <= 0) context.signal.throwIfAborted();
   const user = await userOf(origin);
@@ -38,7 +38,7 @@ export async function* start(
     hasInput: request.stdin ?? true,
     spawner,
     codec: frameSinkOf(context).codec,
-    terminal: request.pty && { relay: perl.terminal, size: sizeOf(request.pty) },
+    terminal: request.pty && { relay: perl.terminal, silence, size: sizeOf(request.pty) },
     timeoutMs,
     signal: context.signal,
   });

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { getSystemErrorName } from "node:util";
+import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { killProcess } from "./kill.ts";
@@ -12,9 +13,8 @@ import { commandText, type Launch } from "./launch.ts";
 import { encodeOrder, launchFields } from "./order.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
 import { startFault, type ProcessStreams, type TerminalSize } from "./process-streams.ts";
+import { watchSilence, type SilenceOptions } from "./silence.ts";
 
-/** A relay that has not begun by then hangs; a loaded machine needs a tenth of it. */
-const START_MS = 10_000;
 /** The kernel holds a size in two numbers of 16 bits. */
 const MAX_SIDE = 0xffff;
 
@@ -24,9 +24,14 @@ export interface TerminalOptions {
   readonly size: TerminalSize;
   /** The relay, `terminal.pl`. */
   readonly relay: Command;
+  /** When a relay that has not started the process counts as hung, and is killed. */
+  readonly silence?: SilenceOptions;
 }
 
-/** Starts a process on a terminal. @throws SandboxError invalid_argument, resource_exhausted */
+/**
+ * Starts a process on a terminal.
+ * @throws SandboxError invalid_argument, resource_exhausted, deadline_exceeded
+ */
 export async function startOnTerminal(options: TerminalOptions): Promise<ProcessStreams> {
   const { config, launch, size } = options;
   const command = commandText(config);
@@ -41,15 +46,19 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
   }
   const reports = readReports(relay, streams.reports);
   streams.orders.write(encodeOrder("", [...sides(size), ...launchFields(launch)]));
-  const timer = setTimeout(() => relay.kill("SIGKILL"), START_MS);
+  const silent = Promise.withResolvers<never>();
+  const watch = watchSilence(options.silence ?? {}, () => {
+    silent.reject(new SandboxError("deadline_exceeded", "the relay of terminals does not answer"));
+    relay.kill("SIGKILL");
+  });
   try {
-    const pid = await reports.pid;
+    const pid = await Promise.race([reports.pid, silent.promise]);
     return terminalCarrier(relay, { pid, exited: reports.exited, ...streams });
   } catch (error) {
     for (const stream of Object.values(streams)) stream.destroy();
     throw startFault(subject, error);
   } finally {
-    clearTimeout(timer);
+    watch[Symbol.dispose]();
   }
 }
 

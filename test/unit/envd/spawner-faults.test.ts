@@ -6,6 +6,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setImmediate } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import { isAlive, killProcess } from "../../../src/envd/process/kill.ts";
 import { encodeOrder, launchFields } from "../../../src/envd/process/order.ts";
@@ -72,6 +73,21 @@ test("a spawner that was stopped with all programs is waited for", async () => {
   await expect.poll(() => looks).toBeGreaterThan(30);
   process.kill(spawner, "SIGCONT");
   expect((await ended).stdout).toBe("on\n");
+});
+
+test("orders that a stopped spawner does not read take bounded memory, and are obeyed later", async () => {
+  using own = makeSpawner();
+  const spawner = await parentOf(own);
+  process.kill(spawner, "SIGSTOP");
+  const before = process.memoryUsage().arrayBuffers;
+  const words = ["/bin/sh", "-c", "echo $#", "sh", ...Array<string>(10).fill("x".repeat(100_000))];
+  const ended = Array.from({ length: 40 }, async () => runToEnd(own, launchOf(words)));
+  await setImmediate();
+  const grown = process.memoryUsage().arrayBuffers - before;
+  process.kill(spawner, "SIGCONT");
+  const outputs = (await Promise.all(ended)).map(({ stdout }) => stdout);
+  expect(outputs).toEqual(Array(40).fill("10\n"));
+  expect(grown).toBeLessThan(8 * 1024 * 1024);
 });
 
 test("a spawner that tells something meanwhile may take longer", async () => {
