@@ -116,6 +116,7 @@ sub start {
 sub obey {
     my ( $letter, $rest ) = unpack 'a a*', $_[0];
     my @fields = split /\0/, $rest, -1;
+    undef $rest;
     pop @fields;
     if ( $letter eq 'c' ) { delete $kept{ $fields[0] } }
     else {
@@ -152,5 +153,8 @@ while (1) {
         obey( unpack 'N/a*', $orders );
         substr $orders, 0, 4 + unpack( 'N', $orders ), q{};
     }
+    # Perl would keep the memory of the largest one.
+    undef $orders if $orders eq q{};
+    $orders //= q{};
 }
 leave();

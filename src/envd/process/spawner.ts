@@ -43,6 +43,8 @@ export interface Spawner extends Disposable {
 const NAME = "spawner of processes";
 /** Orders beyond that wait, as their launches, until the spawner has read more; a large order is 1.5 MB. */
 const MAX_UNREAD_BYTES = 1_048_576;
+/** Memory of a large order goes back to the system; glibc would raise this bound by the first one. */
+const RETURNS_MEMORY = { MALLOC_MMAP_THRESHOLD_: "131072" };
 /** How often a program is looked for whose parent is gone. */
 const ORPHAN_POLL_MS = 250;
 /** In memory, so that programs start on a full disk, too, or else on disk. */
@@ -105,7 +107,7 @@ class SpawnerProcess {
     this.#options = options;
     const child = spawn(file, [...before, process.arch], {
       cwd: "/",
-      env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+      env: { PATH: DEFAULT_PATH, LC_ALL: "C", ...RETURNS_MEMORY },
       stdio: ["pipe", "pipe", "ignore"],
     });
     this.#child = child;

@@ -5,7 +5,13 @@ import { chmod, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { createSpawner } from "../../../src/envd/process/spawner.ts";
-import { launchOf, makeSpawner, readFirst, runToEnd } from "../../support/daemon/spawner.ts";
+import {
+  launchOf,
+  makeSpawner,
+  parentOf,
+  readFirst,
+  runToEnd,
+} from "../../support/daemon/spawner.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const spawner = makeSpawner();
@@ -175,6 +181,18 @@ test("the spawner keeps no end of a pipe that the daemon has opened", async () =
   const open = () => readdirSync(`/proc/${parent}/fd`).length;
   await run("true");
   await expect.poll(open).toBe(3);
+});
+
+test("the spawner gives the memory of a large order back", async () => {
+  using own = makeSpawner();
+  const parent = await parentOf(own);
+  const status = () => readFileSync(`/proc/${parent}/status`, "utf8");
+  const heldKb = () => Number(/RssAnon:\s+([0-9]+)/.exec(status())?.[1]);
+  const before = heldKb();
+  const words = ["true", ...Array<string>(12).fill("x".repeat(100_000))];
+  await runToEnd(own, launchOf(words));
+  await runToEnd(own, launchOf(["true"]));
+  expect(heldKb() - before).toBeLessThan(512);
 });
 
 test("programs whose spawner is killed go on, and others start", async () => {
