@@ -62,6 +62,8 @@ export class StdioTransport implements Transport {
   #isHeldUp = false;
   /** Requests that were delivered and have no reply yet. */
   readonly #open = new Set<MessageId>();
+  /** What came behind a cancellation that the library has not followed yet, in the same turn. */
+  #behindCancellation: JSONRPCMessage[] | undefined;
   /** Drops the reply to a request of the opening, which the host has. */
   #drop: ((reply: JSONRPCMessage) => boolean) | undefined;
 
@@ -166,6 +168,10 @@ export class StdioTransport implements Transport {
   }
 
   #deliver(message: JSONRPCMessage): void {
+    if (this.#behindCancellation !== undefined) {
+      this.#behindCancellation.push(message);
+      return;
+    }
     if ("method" in message && "id" in message) this.#open.add(message.id);
     if (this.#open.size >= MAX_OPEN_REQUESTS) this.#options.stdin.pause();
     this.onmessage?.(message);
@@ -174,7 +180,22 @@ export class StdioTransport implements Transport {
     if (typeof cancelled === "string" || typeof cancelled === "number") {
       this.#batches.cancel(cancelled);
       this.#settle(cancelled);
+      this.#holdBehindCancellation();
     }
+  }
+
+  /**
+   * The SDK looks a cancelled call up by its id in a microtask: a call that repeats the id would be
+   * cancelled in its place.
+   */
+  #holdBehindCancellation(): void {
+    const behind: JSONRPCMessage[] = [];
+    this.#behindCancellation = behind;
+    queueMicrotask(() => {
+      this.#behindCancellation = undefined;
+      if (this.#isClosed) return;
+      for (const message of behind) this.#deliver(message);
+    });
   }
 
   /** A request has its reply, or gets none. */

@@ -13,7 +13,7 @@ import { SANDBOX_DETAIL } from "../../support/control/sandbox-detail.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 import { startForeignHost } from "../../support/mcp/foreign-host.ts";
-import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
+import { connect, INITIALIZE } from "../../support/mcp/stdio-connection.ts";
 import { answerJson } from "../../support/network/recorder.ts";
 import { envelope } from "../../support/raw-call.ts";
 
@@ -60,6 +60,29 @@ test("a call that is cancelled with a reason is no fault of the server", async (
     silent.close();
   }
 });
+
+test.for(["auto", "legacy"] as const)(
+  "on stdio (%s) a call that repeats an id right behind its cancellation is answered",
+  async (protocol) => {
+    await using connection = connect(protocol);
+    connection.send(INITIALIZE);
+    expect(await connection.answer(1)).toHaveProperty("result");
+    const params = { name: "list_sandboxes", arguments: {} };
+    const messages = [
+      { id: 5, method: "tools/call", params },
+      { method: "notifications/cancelled", params: { requestId: 5 } },
+      { id: 5, method: "ping" },
+      { id: 6, method: "ping" },
+    ];
+    const lines = messages.map((each) => `${JSON.stringify({ jsonrpc: "2.0", ...each })}\n`);
+    // As one piece, as a host that waits for nothing sends them.
+    connection.stdin.write(lines.join(""));
+    await connection.answer(6);
+    await connection.answer(5);
+    const replies = connection.messages.filter(({ id }) => id === 5 || id === 6);
+    expect(replies).toEqual([5, 6].map((id) => ({ jsonrpc: "2.0", id, result: {} })));
+  },
+);
 
 test("a process is not started for a call that was cancelled before", async () => {
   await using remote = await startForeignHost((_request, response) =>
