@@ -1,7 +1,7 @@
 /** One entry of a volume, with owners as a sandbox sees them. */
 
 import type { BigIntStats } from "node:fs";
-import { lstat, readlink } from "node:fs/promises";
+import { lstat, readlink, type FileHandle } from "node:fs/promises";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { fromSystemBytes, toWirePath } from "../../common/file-names.ts";
 import { isRootless, storedId } from "../../common/privilege.ts";
@@ -41,6 +41,11 @@ export async function toEntry(place: NamedPlace): Promise<VolumeEntry> {
     if (target !== undefined) return { ...describe(place, stats), target };
   }
   throw new SandboxError("failed_precondition", "path changes all the time");
+}
+
+/** The same of the file or directory that is open there, whatever has its name by now. */
+export async function toOpenEntry(place: NamedPlace, file: FileHandle): Promise<VolumeEntry> {
+  return describe(place, await file.stat({ bigint: true }));
 }
 
 function describe(place: NamedPlace, stats: BigIntStats): VolumeEntry {

@@ -23,7 +23,7 @@ import type { Folders, Services } from "../context.ts";
 import { takeWhileSpaceLeft } from "../disks/disk-space.ts";
 import { listVolumeFolder } from "./list-volume.ts";
 import { VOLUME_OWNER_ID } from "./volume-disks.ts";
-import { toEntry, type VolumeEntry } from "./volume-entry.ts";
+import { toEntry, toOpenEntry, type VolumeEntry } from "./volume-entry.ts";
 import { toVolumeFault } from "./volume-faults.ts";
 import { findPlace, openFolderIn, pathIn, type Place, type Walk } from "./volume-paths.ts";
 import { openVolumePlace, type OpenFile, type VolumePlace } from "./volume-place.ts";
@@ -103,7 +103,7 @@ function createVolumeFiles(volume: VolumePlace, team: string): VolumeFiles {
           await using file = await open(place.systemPath, kindFlags(type));
           await applyToFile(file, change);
           await file.sync();
-          return await toEntry(place);
+          return await toOpenEntry(place, file);
         }),
       ),
     remove: (path) =>
@@ -184,7 +184,7 @@ async function makeFolder(root: string, path: string, entry: NewEntry): Promise<
     await using folder = await open(place.systemPath, kindFlags("directory"));
     await applyToFile(folder, entry);
     await folder.sync();
-    return await toEntry(place);
+    return await toOpenEntry(place, folder);
   });
 }
 
@@ -247,7 +247,7 @@ async function writeFile(
       await rename(draft, place.systemPath);
       isDraft = false;
       await syncFolder(pathIn(place.folder, "."));
-      return await toEntry(place);
+      return await toOpenEntry(place, file);
     });
   } catch (error) {
     throw toVolumeFault(error);
