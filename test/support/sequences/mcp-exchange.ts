@@ -24,6 +24,7 @@ export interface McpRequest {
   readonly session?: string | undefined;
   readonly revision?: string | undefined;
   readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly lastEventId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called with each message. */
@@ -48,6 +49,7 @@ export async function exchange(wanted: McpRequest): Promise<Exchange> {
     ...(session !== undefined && { "mcp-session-id": session }),
     ...(revision !== undefined && { "mcp-protocol-version": revision }),
     ...(lastEventId !== undefined && { "last-event-id": lastEventId }),
+    ...wanted.headers,
   };
   const text = body === undefined ? null : JSON.stringify(body);
   const reply = await fetch(url, { method, headers, body: text, signal }).catch(() => undefined);

@@ -5,18 +5,31 @@
 
 /** Counts what happens in one test: of two moments the later one has the greater number. */
 export class Moments {
-  #count = 0;
+  /** When each of them was, in milliseconds of the clock that the service has, too. */
+  readonly #timesMs: number[] = [];
 
   next(): number {
-    this.#count += 1;
-    return this.#count;
+    return this.#timesMs.push(Date.now());
   }
+
+  /** The moments between which something happened that the service dates to this millisecond. */
+  around(timeMs: number): Span {
+    const beganAt = this.#timesMs.findLastIndex((oneMs) => oneMs < timeMs) + 1;
+    const endedAt = this.#timesMs.findLastIndex((oneMs) => oneMs <= timeMs) + 1;
+    return { beganAt, endedAt };
+  }
+}
+
+/** Two moments; what happened between them is later than the first and earlier than the next one. */
+export interface Span {
+  readonly beganAt: number;
+  readonly endedAt: number;
 }
 
 interface Change<T> {
   /** Undefined while only the service knows it: every read fits. */
   value: { readonly is: T } | undefined;
-  readonly beganAt: number;
+  beganAt: number;
   /** Infinite while it may still come about. */
   endedAt: number;
   /** Whether it has come about. */
@@ -27,6 +40,8 @@ interface Change<T> {
 export interface OpenChange<T> {
   /** It has come about, with this value if it was not known before. */
   done(value?: { readonly is: T }): void;
+  /** It has come about then. */
+  doneWithin(span: Span): void;
   /** It has not, and will not. */
   undone(): void;
   /** It has, or it never will. */
@@ -67,6 +82,10 @@ export class Register<T> {
       done: (told) => {
         change.value = told ?? change.value;
         end(true);
+      },
+      doneWithin: ({ beganAt, endedAt }) => {
+        const isSure = true;
+        Object.assign(change, { beganAt: Math.max(beganAt, change.beganAt), endedAt, isSure });
       },
       undone: () => void this.#changes.delete(change),
       unsure: () => end(false),

@@ -12,8 +12,16 @@ export const SLOTS = 4;
 export const SANDBOXES = 2;
 /** With batches, without resumable calls, and with. */
 const REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"] as const;
+/** Of the era without sessions. */
+const NEWER_REVISION = "2026-07-28";
+const NEWER_META = {
+  "io.modelcontextprotocol/protocolVersion": NEWER_REVISION,
+  "io.modelcontextprotocol/clientCapabilities": {},
+};
 /** All calls of all hosts share it. */
 const PROGRESS_TOKEN = "same";
+/** All calls without a session share it. */
+const NEWER_ID = "same";
 
 export interface SessionWorld {
   readonly url: string;
@@ -140,6 +148,22 @@ export class SessionCaller {
     const made = await this.send(session, { body: this.toolBody(id, tool, input) });
     await made.over;
     return toToolReply(this.answerTo(sent, made));
+  }
+
+  /** Without a session; undefined for a call whose host left first. @throws SequenceFault */
+  async callNewer(name: string, input: object, signal?: AbortSignal) {
+    const _meta = { ...NEWER_META, progressToken: PROGRESS_TOKEN };
+    const params = { name, arguments: input, _meta };
+    const body = { jsonrpc: "2.0", id: NEWER_ID, method: "tools/call", params };
+    const headers = { "mcp-method": "tools/call", "mcp-name": name };
+    const made = await this.send(undefined, { body, headers, revision: NEWER_REVISION, signal });
+    await made.over;
+    const { status, messages } = made;
+    const answers = answersTo(messages, NEWER_ID);
+    this.note(`${name} without a session -> ${status} ${JSON.stringify(answers)}`);
+    if (signal?.aborted === true && answers.length === 0) return undefined;
+    if (status === 200 && answers.length === 1) return toToolReply(answers[0]);
+    throw new SequenceFault(`${name}: ${status} ${JSON.stringify(messages).slice(0, 500)}`);
   }
 
   /** @throws SequenceFault unless it came about, or its sandbox may be gone. */

@@ -54,6 +54,8 @@ export class SessionHost {
     () => this.#endSession(),
     () => this.#useForeignKey(),
     () => this.#listen(),
+    () => this.#callNewer(),
+    () => this.#callNewer(),
     () => this.#endSandbox(),
   ];
 
@@ -296,6 +298,21 @@ export class SessionHost {
       left.abort();
       await stream.over;
     }
+  }
+
+  /** Calls without a session are apart from each other, though all have the same id at once. */
+  async #callNewer(): Promise<void> {
+    const sandbox = await this.#caller.sandbox();
+    const [waitMs, cutMs] = [this.#random.below(MAX_WAIT_MS), this.#random.below(MAX_WAIT_MS)];
+    const id = this.#caller.nextId();
+    if (this.#random.once(2)) {
+      const first = programOf(sandbox, `first-${id}-`, waitMs);
+      await this.#caller.callNewer("run_process", first, AbortSignal.timeout(cutMs));
+    }
+    const tag = `tag-${id}-`;
+    const input = programOf(sandbox, tag, waitMs);
+    const reply = await this.#caller.callNewer("run_process", input);
+    this.#caller.requireTag(sandbox, tag, this.#caller.require(sandbox, reply));
   }
 
   async #endSandbox(): Promise<void> {

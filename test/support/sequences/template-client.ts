@@ -9,6 +9,7 @@ import type { Answer } from "../faults/fault-home.ts";
 import { tar, tarEntry } from "../images/tar-writer.ts";
 import type { ActRandom } from "./act-random.ts";
 import {
+  cancelOlder,
   NAMES,
   TAGS,
   type BuildModel,
@@ -17,9 +18,9 @@ import {
   type Tag,
   type TemplateModel,
 } from "./template-model.ts";
+import { createPlan, createSlowPlan, hashOf, isOfContent, type Plan } from "./template-plan.ts";
 import { ask, SequenceFault, type SequenceWorld } from "./world.ts";
 
-const MARKS = ["m0", "m1", "m2"];
 const POLL_MS = 50;
 /** Of builds of one template that are over, no more are told of. */
 const MAX_KEPT_BUILDS = 50;
@@ -34,6 +35,9 @@ const statusSchema = z.object({
 });
 const tagsSchema = z.array(z.object({ tag: z.string(), buildID: z.string() }));
 const assignedSchema = z.object({ buildID: z.string() });
+const templateSchema = z.object({
+  builds: z.array(z.object({ buildID: z.string(), finishedAt: z.string().optional() })),
+});
 const createdSchema = z.object({ sandboxID: z.string(), templateID: z.string() });
 const variablesSchema = z.object({ MARK: z.string().optional() });
 
@@ -73,16 +77,16 @@ export class TemplateClient {
       while (build.end === undefined) {
         const status = await this.#follow(build);
         // Its start was lost with the service.
-        if (status === "waiting") end(build, "error");
+        if (status === "waiting") fail(build);
         await delay(POLL_MS);
       }
     }
   }
 
   readonly #acts = [
-    () => this.#build(),
-    () => this.#build(),
-    () => this.#build(),
+    () => this.#buildAnything(),
+    () => this.#buildAgain(),
+    () => this.#buildAgain(),
     () => this.#followOne(),
     () => this.#followOne(),
     () => this.#followOne(),
@@ -109,10 +113,19 @@ export class TemplateClient {
     return this.#ask(words, statuses, () => this.#world.home.call(method, path, body));
   }
 
-  async #build(): Promise<void> {
-    const name = this.#random.pick(NAMES);
+  #buildAnything(): Promise<void> {
     const tags = [...new Set([this.#random.pick(TAGS), this.#random.pick(TAGS)])];
-    const { plan, content } = this.#plan();
+    return this.#build(this.#random.pick(NAMES), tags, createPlan(this.#random));
+  }
+
+  /** The second build of a tag begins while the first one runs. */
+  async #buildAgain(): Promise<void> {
+    const [name, tag] = [this.#random.pick(NAMES), this.#tag()];
+    await this.#build(name, [tag], createSlowPlan(this.#random));
+    await this.#build(name, [tag], createPlan(this.#random));
+  }
+
+  async #build(name: Name, tags: readonly Tag[], { plan, content }: Plan): Promise<void> {
     const isStartedTwice = this.#random.once(5);
     const template = this.#world.templates[name];
     const requested = await this.#call("POST /v3/templates", [202], { name, tags });
@@ -120,36 +133,30 @@ export class TemplateClient {
     const { templateID: templateId, buildID: buildId } = requestedSchema.parse(requested.body);
     if (content.copied !== undefined && !(await this.#upload(templateId, content.copied))) return;
     const changes = tags.map((tag) => template.register(tag).begin(buildId));
-    const build: BuildModel = { buildId, templateId, name, content, changes, end: undefined };
+    const ids = { buildId, templateId, name, tags };
+    const unknown = { started: undefined, cancelled: undefined, end: undefined };
+    const build: BuildModel = { ...ids, content, changes, ...unknown };
     this.#world.builds.push(build);
     const path = `/v2/templates/${templateId}/builds/${buildId}`;
-    const started = await this.#call(`POST ${path}`, [202, 404], plan);
-    if (started?.status !== 404) {
-      if (isStartedTwice && started !== undefined)
-        await this.#call(`POST ${path}`, [400, 404], plan);
-      return;
-    }
-    end(build, "error");
-    if (template.removals === 0)
-      throw new SequenceFault(`build ${buildId} is missing: nobody removed it`);
+    if (!(await this.#start(build, path, plan)) || !isStartedTwice) return;
+    await this.#call(`POST ${path}`, [400, 404], plan);
   }
 
-  #plan(): { readonly plan: object; readonly content: Content } {
-    const mark = this.#random.pick(MARKS);
-    const written = this.#random.once(4) ? this.#random.pick(MARKS) : undefined;
-    const copied = this.#random.once(5) ? this.#random.pick(MARKS) : undefined;
-    const upon = `${this.#random.pick(NAMES)}:${this.#random.pick(TAGS)}`;
-    const fromTemplate = this.#random.once(5) ? upon : "base";
-    const force = this.#random.once(8);
-    const command = `sleep 0.${this.#random.below(5)}; echo ${written} > /home/user/written`;
-    const steps = [
-      { type: "ENV", args: ["MARK", mark] },
-      ...(written === undefined ? [] : [{ type: "RUN", args: [command], force }]),
-      ...(copied === undefined
-        ? []
-        : [{ type: "COPY", args: ["a.txt", "/home/user/", "", ""], filesHash: hashOf(copied) }]),
-    ];
-    return { plan: { fromTemplate, steps }, content: { mark, written, copied } };
+  /** Returns whether it is known to have begun. */
+  async #start(build: BuildModel, path: string, plan: object): Promise<boolean> {
+    const { builds, moments, templates } = this.#world;
+    const beganAt = moments.next();
+    const answer = await this.#call(`POST ${path}`, [202, 404], plan);
+    if (answer?.status === 202) {
+      build.started = { beganAt, endedAt: moments.next() };
+      cancelOlder(builds, build);
+      return true;
+    }
+    if (answer === undefined) return false;
+    fail(build);
+    if (templates[build.name].removals === 0)
+      throw new SequenceFault(`build ${build.buildId} is missing: nobody removed it`);
+    return false;
   }
 
   /** Returns whether it is known to be there. */
@@ -167,7 +174,9 @@ export class TemplateClient {
 
   async #followOne(): Promise<void> {
     const name = this.#random.pick(NAMES);
-    const build = this.#world.builds.findLast((one) => one.name === name);
+    const builds = this.#world.builds.filter((one) => one.name === name);
+    const running = builds.filter((one) => one.end === undefined);
+    const build = running.length > 0 ? this.#random.pick(running) : builds.at(-1);
     if (build !== undefined) await this.#follow(build);
   }
 
@@ -188,11 +197,36 @@ export class TemplateClient {
     if (found === "removed" && isKept)
       throw new SequenceFault(`build ${buildId} is missing: nobody removed it`);
     if (found === "waiting" || found === "building" || build.end !== undefined) return found;
-    end(build, found);
+    if (found === "error") fail(build);
+    else await this.#succeed(build, found);
     const { reason } = found === "error" ? statusSchema.parse(answer.body) : {};
     if (found === "error" && !REASONS.test(reason?.message ?? ""))
       throw new SequenceFault(`build ${buildId} failed: ${JSON.stringify(reason)}`);
     return found;
+  }
+
+  /** Build and tags appear together, at the time that the template tells as long as it is there. */
+  async #succeed(build: BuildModel, found: "ready" | "removed"): Promise<void> {
+    const { buildId, templateId, cancelled } = build;
+    build.end ??= found;
+    const answer =
+      found === "removed"
+        ? undefined
+        : await this.#call(`GET /templates/${templateId}`, [200, 404]);
+    const told = answer?.status === 200 ? templateSchema.parse(answer.body).builds : [];
+    const finishedAt = told.find((one) => one.buildID === buildId)?.finishedAt;
+    if (finishedAt === undefined) {
+      for (const change of build.changes) {
+        if (found === "ready") change.done();
+        // It may have been ready before.
+        else change.unsure();
+      }
+      return;
+    }
+    const span = this.#world.moments.around(Date.parse(finishedAt));
+    for (const change of build.changes) change.doneWithin(span);
+    if (cancelled !== undefined && span.beganAt >= cancelled.at)
+      throw new SequenceFault(`build ${buildId} is ready, though ${cancelled.by} cancelled it`);
   }
 
   /** Its tags name builds that some order of the calls leaves there. */
@@ -327,26 +361,8 @@ export class TemplateClient {
   }
 }
 
-/** Nothing of a build comes about any more. */
-function end(build: BuildModel, how: "ready" | "error" | "removed"): void {
-  build.end = how;
-  for (const change of build.changes) {
-    if (how === "ready") change.done();
-    else if (how === "error") change.undone();
-    // It may have been ready before.
-    else change.unsure();
-  }
-}
-
-/** A template upon another one may have more than its own plan says. */
-function isOfContent(found: Content, wanted: Content): boolean {
-  return (
-    found.mark === wanted.mark &&
-    (wanted.written === undefined || found.written === wanted.written) &&
-    (wanted.copied === undefined || found.copied === wanted.copied)
-  );
-}
-
-function hashOf(copied: string): string {
-  return Buffer.from(copied).toString("hex").padEnd(64, "0");
+/** Nothing of a build has come about, or will. */
+function fail(build: BuildModel): void {
+  build.end = "error";
+  for (const change of build.changes) change.undone();
 }

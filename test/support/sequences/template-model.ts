@@ -1,6 +1,6 @@
 /** Templates that clients share by their names: what their tags may name, and the builds of each. */
 
-import { Register, type Moments, type OpenChange } from "./register.ts";
+import { Register, type Moments, type OpenChange, type Span } from "./register.ts";
 
 export const NAMES = ["t0", "t1", "t2"] as const;
 export const TAGS = ["default", "a", "b"] as const;
@@ -21,11 +21,27 @@ export interface BuildModel {
   readonly buildId: string;
   readonly templateId: string;
   readonly name: Name;
+  readonly tags: readonly Tag[];
   readonly content: Content;
   /** Of its tags. */
   readonly changes: readonly OpenChange<string | undefined>[];
+  /** The call that started it, where that was answered. */
+  started: Span | undefined;
+  /** The first call that started a build of the same tag after it, and so cancelled this one. */
+  cancelled: { readonly by: string; readonly at: number } | undefined;
   /** Nothing changes after that. */
   end: "ready" | "error" | "removed" | undefined;
+}
+
+/** A build that was started cancels those of the same tags whose start was over before. */
+export function cancelOlder(builds: readonly BuildModel[], build: BuildModel): void {
+  const { templateId, tags, started } = build;
+  if (started === undefined) return;
+  for (const one of builds) {
+    const isSame = one.templateId === templateId && one.tags.some((tag) => tags.includes(tag));
+    const isOlder = one.started !== undefined && one.started.endedAt < started.beganAt;
+    if (isSame && isOlder) one.cancelled ??= { by: build.buildId, at: started.endedAt };
+  }
 }
 
 export class TemplateModel {
