@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from output import unread_bytes
+from output import CHUNK_BYTES, unread_bytes
 
 
 class Answers(asyncio.Protocol):
@@ -53,13 +53,16 @@ class Answers(asyncio.Protocol):
         self._read_or_wait()
 
     def finish(self):
-        """Takes in what was written until now, and nothing that is written later."""
+        """Takes in what was written until now, up to `limit` bytes, and nothing that is written later."""
         if self.transport.is_closing():
             return
         pipe = self.transport.get_extra_info("pipe").fileno()
         left = unread_bytes(pipe)
-        while left > 0:
-            data = os.read(pipe, left)
+        while left > 0 and len(self.data) <= self.limit:
+            data = _read_now(pipe, min(left, CHUNK_BYTES))
+            # Any program of the user may open the pipe and read it, too.
+            if data == b"":
+                break
             self.data += data
             left -= len(data)
         self.transport.close()
@@ -84,6 +87,14 @@ class Answers(asyncio.Protocol):
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
+
+
+def _read_now(pipe, size):
+    """Nothing where the pipe has nothing now."""
+    try:
+        return os.read(pipe, size)
+    except BlockingIOError:
+        return b""
 
 
 async def open_answers(descriptor, limit):

@@ -134,3 +134,32 @@ async def main():
 print(json.dumps(asyncio.run(main())))`;
   expect(await evaluate(program)).toEqual(["one\n", "two\n", "three\n", "rest", ""]);
 });
+
+test.for([
+  { end: "open", code: "" },
+  { end: "closed", code: "os.close(write_end)" },
+])(
+  "an end whose answers another process reads first is over, with the pipe $end",
+  async ({ code }) => {
+    const program = `${ANSWERS}
+import answers as module, signal
+
+async def main():
+    # A loop that never ends fails by the signal, not by the limit of the test.
+    signal.alarm(10)
+    read_end, write_end = os.pipe()
+    answers = await open_answers(read_end, LIMIT)
+    os.write(write_end, b"one\\ntwo\\n")
+    count = module.unread_bytes
+    def count_and_lose(descriptor):
+        size = count(descriptor)
+        os.read(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY), 4)
+        ${code}
+        return size
+    module.unread_bytes = count_and_lose
+    answers.finish()
+    return [(await answers.take()).decode() for _ in range(2)]
+print(json.dumps(asyncio.run(main())))`;
+    expect(await evaluate(program)).toEqual(["two\n", ""]);
+  },
+);
