@@ -5,7 +5,7 @@
 
 import { timingSafeEqual } from "node:crypto";
 import type { Server as HttpServer } from "node:http";
-import { createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { unframe } from "./framed-socket.ts";
 
@@ -20,17 +20,39 @@ export interface Guard {
   readonly onClosed: () => void;
 }
 
+export interface GuardedListener {
+  readonly listener: Server;
+  /** Connects to itself, if it listens; `onClosed` is not called for that connection. */
+  readonly touch: () => void;
+}
+
 /** Hands connections that begin with the secret to `server`; it does not listen yet. */
-export function guardBySecret(server: HttpServer, { secret, onClosed }: Guard): Server {
+export function guardBySecret(server: HttpServer, { secret, onClosed }: Guard): GuardedListener {
   const waiting = new Set<Duplex>();
+  /** Ports of connections that the daemon made itself. */
+  const ownPorts = new Set<number | undefined>();
   const listener = createServer({ pauseOnConnect: true }, (raw) => {
-    raw.once("close", () => onClosed());
+    const { remotePort } = raw;
+    raw.once("close", () => {
+      if (!ownPorts.delete(remotePort)) onClosed();
+    });
     // Not before the kernel was asked again what is ready: see `wake-loop.ts`.
     setImmediate(() => setImmediate(() => serve(raw)));
   });
   // Of the server's own connections alone: it does not count what it is handed.
   if (server.maxConnections > 0) listener.maxConnections = server.maxConnections + MAX_WAITING;
-  return listener;
+  return { listener, touch };
+
+  function touch(): void {
+    const address = listener.address();
+    if (address === null || typeof address === "string") return;
+    const client = connect(address.port, "127.0.0.1", () => {
+      ownPorts.add(client.localPort);
+      client.destroy();
+    });
+    // Programs may have filled the listener: then it reports theirs.
+    client.on("error", () => undefined);
+  }
 
   function serve(raw: Socket): void {
     const socket = unframe(raw);

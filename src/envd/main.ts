@@ -8,12 +8,13 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
+import type { Server as TcpServer } from "node:net";
 import { errorText } from "../common/errors.ts";
 import { catchUncaught } from "../common/uncaught.ts";
 import { SANDBOX_TREE } from "./changes/tree.ts";
 import { createControlServer, createSource } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
-import { guardBySecret } from "./guarded-listener.ts";
+import { guardBySecret, type Guard, type GuardedListener } from "./guarded-listener.ts";
 import { listenInside } from "./inside.ts";
 import { createPodListener, listenAddress, readPodIdentity } from "./pod-listener.ts";
 import { createPrograms } from "./programs.ts";
@@ -34,8 +35,9 @@ process.umask(UMASK);
 const [word, secretFile = ""] = process.argv.slice(4);
 const guard =
   word === SECRET_WORD
-    ? { secret: readFileSync(secretFile), onClosed: createLoopWaker() }
+    ? { secret: readFileSync(secretFile), onClosed: createLoopWaker(touchListeners) }
     : undefined;
+const guarded: GuardedListener[] = [];
 const daemon = createDaemon(import.meta.dirname, {
   areStopped: () => programs?.areStopped ?? false,
 });
@@ -89,7 +91,17 @@ async function openPublic(): Promise<void> {
 }
 
 async function listenOn(server: Server, fd: number): Promise<void> {
-  const listener = guard === undefined ? server : guardBySecret(server, guard);
+  const listener = guard === undefined ? server : guardServer(server, guard);
   listener.listen({ fd });
   await once(listener, "listening");
+}
+
+function guardServer(server: Server, by: Guard): TcpServer {
+  const made = guardBySecret(server, by);
+  guarded.push(made);
+  return made.listener;
+}
+
+function touchListeners(): void {
+  for (const { touch } of guarded) touch();
 }

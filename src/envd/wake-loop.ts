@@ -1,5 +1,6 @@
 /**
- * Wakes the event loop once after connections have closed, in each way that it is woken by itself.
+ * Wakes the event loop once after connections have closed, in each way that it is woken by itself or by
+ * a new connection.
  *
  * runsc 20240729 keeps, of each descriptor that epoll was told of, which ones were ready before and
  * after it the last time. A copy of the memory has these too, although they were closed since, and
@@ -13,7 +14,7 @@ import { stat } from "node:fs";
 const SIGNAL = "SIGWINCH";
 
 /** Returns what is called when a connection has closed. */
-export function createLoopWaker(): () => void {
+export function createLoopWaker(touchListeners: () => void): () => void {
   process.on(SIGNAL, () => undefined);
   let isDue = false;
   return () => {
@@ -22,9 +23,10 @@ export function createLoopWaker(): () => void {
     // After all that closes in this turn.
     setImmediate(() => {
       isDue = false;
-      // By the pipe for signals, and by that of the threads.
+      // By the pipe for signals, by that of the threads, and by those that listen.
       process.kill(process.pid, SIGNAL);
       stat("/", () => undefined);
+      touchListeners();
     });
   };
 }

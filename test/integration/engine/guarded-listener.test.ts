@@ -14,9 +14,11 @@ const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 async function startGuarded(onClosed = () => {}) {
   const server = createServer((_request, response) => response.end("served"));
-  const listener = guardBySecret(server, { secret: Buffer.from(SECRET), onClosed });
+  const { listener, touch } = guardBySecret(server, { secret: Buffer.from(SECRET), onClosed });
   const port = await listenOnLoopback(listener);
   return {
+    listener,
+    touch,
     dial: () => connect({ port, host: "127.0.0.1" }),
     [Symbol.asyncDispose]: async () => {
       const closed = once(listener, "close");
@@ -81,4 +83,29 @@ test.for([
   socket.on("error", () => undefined).resume();
   socket.write(bytes);
   await expect(closed.promise).resolves.toBeUndefined();
+});
+
+test("its own connection is accepted and closed, and only those of others are told", async () => {
+  let closings = 0;
+  await using guarded = await startGuarded(() => (closings += 1));
+  const { listener, touch } = guarded;
+  for (let round = 1; round <= 20; round += 1) {
+    const accepted = once(listener, "connection");
+    touch();
+    const [own] = await accepted;
+    await once(own, "close");
+    expect(closings).toBe(round - 1);
+    const other = guarded.dial().end();
+    other.on("error", () => undefined);
+    await expect.poll(() => closings).toBe(round);
+  }
+});
+
+test("a listener that does not listen any more is not touched", async () => {
+  const { listener, touch } = await (async () => {
+    await using guarded = await startGuarded();
+    return guarded;
+  })();
+  touch();
+  expect(listener.listening).toBe(false);
 });

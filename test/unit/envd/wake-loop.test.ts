@@ -9,7 +9,8 @@ afterEach(() => {
 
 it("wakes once for all connections that close in one turn, by a signal that ends nothing", async () => {
   const sent = vi.spyOn(process, "kill");
-  const wake = createLoopWaker();
+  const touchListeners = vi.fn<() => void>();
+  const wake = createLoopWaker(touchListeners);
   wake();
   wake();
   expect(sent).not.toHaveBeenCalled();
@@ -21,4 +22,5 @@ it("wakes once for all connections that close in one turn, by a signal that ends
     [process.pid, "SIGWINCH"],
     [process.pid, "SIGWINCH"],
   ]);
+  expect(touchListeners).toHaveBeenCalledTimes(2);
 });
