@@ -27,13 +27,18 @@ export function requireKnownEntry(context: Tenant & Registry, sandboxId: string)
   throw notAdopted(sandboxId, left.fault);
 }
 
-/** Other faults than a SandboxError have no words for clients. */
 function notAdopted(sandboxId: string, fault: unknown): SandboxError {
-  const reason = fault instanceof SandboxError ? `: ${fault.message}` : "";
+  const told = isForClients(fault) ? fault : undefined;
+  const reason = told === undefined ? "" : `: ${told.message}`;
   const message = `sandbox ${sandboxId} was left by an earlier start of the service and is not adopted yet${reason}`;
-  const remedy = fault instanceof SandboxError && fault.hint ? `${fault.hint}; ` : "";
+  const remedy = told?.hint === undefined ? "" : `${told.hint}; `;
   return new SandboxError("unavailable", message, {
     cause: fault,
     hint: `${remedy}the service tries again at least once a minute`,
   });
+}
+
+/** Other faults have no words for clients. */
+function isForClients(fault: unknown): fault is SandboxError {
+  return fault instanceof SandboxError && fault.code !== "internal";
 }

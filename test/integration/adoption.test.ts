@@ -75,6 +75,19 @@ test("one that cannot be adopted keeps no other from it, and is adopted later as
   await expect.poll(() => look(scene.failing)).toBe(404);
 });
 
+test("one that a fault of the service keeps from adoption does not tell the fault", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failAdoption(scene.failing, new SandboxError("internal", "row 7 has no host"));
+  await using service = await scene.start();
+  const reply = await service.call({ path: `/sandboxes/${scene.failing}` });
+  expect([reply.status, reply.body]).toMatchObject([
+    503,
+    {
+      message: `sandbox ${scene.failing} was left by an earlier start of the service and is not adopted yet (the service tries again at least once a minute)`,
+    },
+  ]);
+});
+
 test.for([
   { method: "GET", path: "", body: undefined },
   { method: "POST", path: "/pause", body: {} },
