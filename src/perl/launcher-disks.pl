@@ -66,9 +66,11 @@ sub grow_store {
     my ( $image, $target, $bytes ) = @_;
     my ( $device, $handle ) = attached_device($image);
     defined $device or complain("no device has $image");
+    sysopen( my $folder, $target, $call->{O_DIRECTORY} ) or fail($target);
+    # Another file system may be mounted over it, and its device have space for more.
+    ( stat $folder )[0] == ( stat $handle )[6] or complain("$target is no mount of $image");
     # LOOP_SET_CAPACITY: a device has the size that its file had when it was attached.
     ioctl( $handle, 0x4C07, 0 ) or fail("size of $device");
-    sysopen( my $folder, $target, $call->{O_DIRECTORY} ) or fail($target);
     # XFS_IOC_FSGEOMETRY_V1. A growth is told the share of inodes too, which stays the same.
     my $geometry = "\0" x 112;
     ioctl( $folder, 0x80705864, $geometry ) or fail("geometry of $target");

@@ -45,8 +45,9 @@ export function storeNote(
   const setting = `--store-gb ${wantedGb}`;
   if (fault !== undefined) {
     const hint = fault.hint === undefined ? "" : `: ${fault.hint}`;
-    return `${setting}: the store keeps its ${sizeGb} GiB, because ${fault.message}${hint}`;
+    const kept = sizeGb === undefined ? "size" : `${sizeGb} GiB`;
+    return `${setting}: the store keeps its ${kept}, because ${fault.message}${hint}`;
   }
-  if (sizeGb <= wantedGb) return undefined;
+  if (sizeGb === undefined || sizeGb <= wantedGb) return undefined;
   return `${setting}: the home has a store of ${sizeGb} GiB, which keeps its size`;
 }

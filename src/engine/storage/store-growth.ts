@@ -27,8 +27,8 @@ export interface MountedStore {
 
 /** How large a store is once it is open. */
 export interface StoreSize {
-  /** Of the XFS, in GiB, to a tenth. */
-  readonly sizeGb: number;
+  /** Of the XFS, in GiB, to a tenth; undefined where it cannot be read. */
+  readonly sizeGb: number | undefined;
   /** Why it is smaller than was asked for; its message and hint quote no other program. */
   readonly fault?: SandboxError;
 }
@@ -41,10 +41,21 @@ interface Geometry {
 
 /**
  * Makes a store at least so large, in GiB; a larger one keeps its size. The caller holds the lock
- * `store`. A growth that fails is returned: the store is used with the size that it has.
- * @throws the fault of the disk when the size of the store cannot be read
+ * `store`. A growth that fails is returned, and never thrown: the store is used with the size that it
+ * has.
  */
 export async function growStore(store: MountedStore, wantedGb: number): Promise<StoreSize> {
+  try {
+    return await growOrKeep(store, wantedGb);
+  } catch (cause) {
+    const hint = "see the log, and check the disk of the home";
+    const fault = new SandboxError("unavailable", "its size cannot be read", { cause, hint });
+    return { sizeGb: undefined, fault };
+  }
+}
+
+/** @throws the fault of the disk when the size of the store cannot be read */
+async function growOrKeep(store: MountedStore, wantedGb: number): Promise<StoreSize> {
   const before = await readGeometry(store);
   const plan = planGrowth(before, wantedGb);
   const sizeGb = toGb(before.bytes);

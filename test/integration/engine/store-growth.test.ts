@@ -8,6 +8,7 @@ import { expect, test } from "vitest";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { launcherCommand } from "../../../src/engine/host/launcher.ts";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
+import { growStore } from "../../../src/engine/storage/store-growth.ts";
 import {
   openStoreImage,
   readStoreSpace,
@@ -99,6 +100,48 @@ test.skipIf(isRootless())("starts at once with different sizes leave the largest
   expect(await spaceOf(home)).toBe(4);
   for (const store of stores) await store[Symbol.asyncDispose]();
   await expectClean(home);
+});
+
+/** As `growStore` takes it. */
+const storeOf = (home: string) => ({
+  image: imageOf(home),
+  mount: join(home, STORE_NAMES.mount),
+  perlDirectory: PERL_DIRECTORY,
+});
+
+test.skipIf(isRootless())(
+  "another file system, mounted over the store, does not grow instead",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = folder.path;
+    await using first = await open(home, 1);
+    expect(first.size).toEqual({ sizeGb: 1 });
+    const other = join(home, "other.img");
+    await writeFile(other, "");
+    await truncate(other, GIB);
+    await run("mkfs.xfs", ["-q", "-K", other]);
+    // Its device has space for more, as a volume that its administrator has extended.
+    await truncate(other, 3 * GIB);
+    const { mount } = storeOf(home);
+    await run("mount", ["-o", "loop", other, mount]);
+    try {
+      expect(await growStore(storeOf(home), 2)).toMatchObject({
+        sizeGb: 1,
+        fault: { message: "the growth failed" },
+      });
+    } finally {
+      await run("umount", [mount]);
+    }
+    expect(await growStore(storeOf(home), 2)).toEqual({ sizeGb: 2 });
+  },
+);
+
+test("a store whose size cannot be read is used as it is", async () => {
+  await using folder = await makeTempFolder();
+  expect(await growStore(storeOf(folder.path), 2)).toMatchObject({
+    sizeGb: undefined,
+    fault: { code: "unavailable", message: "its size cannot be read" },
+  });
 });
 
 /** Finds the device of a mounted store. */

@@ -25,3 +25,10 @@ test("a store that did not grow is told with the reason and what to do, not with
     "--store-gb 16: the store keeps its 8 GiB, because the disk of the home is full: free space there, then restart the service",
   );
 });
+
+test("a store whose size cannot be read is told without a size", () => {
+  const fault = new SandboxError("unavailable", "its size cannot be read");
+  expect(storeNote({ sizeGb: undefined, fault }, 16)).toBe(
+    "--store-gb 16: the store keeps its size, because its size cannot be read",
+  );
+});
