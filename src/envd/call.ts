@@ -8,7 +8,6 @@ import {
   type HandlerContext,
   type Interceptor,
   type StreamResponse,
-  type UnaryResponse,
 } from "@connectrpc/connect";
 import { SandboxError } from "../common/errors.ts";
 import { fromWirePath, toWireText } from "../common/file-names.ts";
@@ -84,7 +83,7 @@ export const translateErrors: Interceptor = (next) => async (request) => {
       const response = await next(request);
       return response.stream ? translatedStream(response, request.signal) : response;
     }
-    return await Promise.race([next(request), rejectOnAbort(request.signal)]);
+    return await orAborted(next(request), request.signal);
   } catch (error) {
     throw toConnectError(error, request.signal);
   }
@@ -103,12 +102,17 @@ function translatedStream(response: StreamResponse, signal: AbortSignal): Stream
   return { ...response, message: messages() };
 }
 
-function rejectOnAbort(signal: AbortSignal): Promise<UnaryResponse> {
-  const { promise, reject } = Promise.withResolvers<UnaryResponse>();
+/** The result of the work, which goes on when the call is over: then the reason of that is thrown. */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
   const onAbort = () => reject(abortReason(signal));
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort, { once: true });
-  return promise;
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
 }
 
 export function abortReason(signal: AbortSignal): Error {

@@ -37,7 +37,7 @@ export interface StartOptions {
   readonly budget: OutputBudget;
   /** Undefined for pipes. */
   readonly terminal: Pick<TerminalOptions, "relay" | "size" | "silence"> | undefined;
-  /** After this many milliseconds the process is killed; undefined for no limit. */
+  /** So many milliseconds after the call the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
   /** Of the call that starts it: aborted at the time limit, or before that when the client leaves. */
   readonly signal: AbortSignal;
@@ -74,22 +74,30 @@ export class RunningProcess {
   #outcome: Outcome | undefined;
   #isCut = false;
 
-  /** @throws SandboxError invalid_argument, resource_exhausted when it cannot be started. */
+  /**
+   * @throws SandboxError invalid_argument, resource_exhausted when it cannot be started; the reason of
+   * a call that was over before
+   */
   static async start(options: StartOptions): Promise<{
     readonly running: RunningProcess;
     /** Subscribed before the first output; misses nothing. */
     readonly subscription: Subscription;
   }> {
     const { terminal, ...rest } = options;
+    const calledAtMs = performance.now();
+    options.signal.throwIfAborted();
     const carrier =
       terminal === undefined
         ? await startPiped(rest)
         : await startOnTerminal({ ...rest, ...terminal });
-    const running = new RunningProcess(carrier, options);
+    const running = new RunningProcess(carrier, { ...options, calledAtMs });
     return { running, subscription: running.subscribe(options.codec) };
   }
 
-  private constructor(carrier: ProcessStreams, options: StartOptions) {
+  private constructor(
+    carrier: ProcessStreams,
+    options: StartOptions & { readonly calledAtMs: number },
+  ) {
     this.pid = carrier.pid;
     this.config = options.config;
     this.tag = options.tag;
@@ -110,7 +118,10 @@ export class RunningProcess {
     // Both resolve always.
     void carrier.exited.then((outcome) => this.#onExit(outcome));
     void carrier.closed.then(() => this.#finish());
-    if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs, options.signal);
+    const { timeoutMs, signal, calledAtMs } = options;
+    // The start may have waited longer than that.
+    const passedMs = performance.now() - calledAtMs;
+    if (timeoutMs !== undefined) this.#killAfter(Math.max(0, timeoutMs - passedMs), signal);
   }
 
   get hasTerminal(): boolean {

@@ -45,18 +45,21 @@ interface PipedOptions {
   readonly launch: Launch;
   readonly hasInput: boolean;
   readonly spawner: Spawner;
+  readonly signal: AbortSignal;
 }
 
 /**
  * Starts a process with pipes.
- * @throws SandboxError invalid_argument, resource_exhausted, unavailable, deadline_exceeded
+ * @throws SandboxError invalid_argument, resource_exhausted, unavailable, deadline_exceeded; the
+ * signal's reason
  */
 export async function startPiped(options: PipedOptions): Promise<ProcessStreams> {
-  const { config, launch, hasInput, spawner } = options;
+  const { config, launch, hasInput, spawner, signal } = options;
   let spawned: Spawned;
   try {
-    spawned = await spawner.start(launch, hasInput);
+    spawned = await spawner.start(launch, { hasInput, signal });
   } catch (error) {
+    signal.throwIfAborted();
     throw startFault(`error starting process '${commandText(config)}': fork/exec /bin/sh`, error);
   }
   return pipedCarrier(spawned);

@@ -5,7 +5,6 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -18,24 +17,30 @@ import { isAlive, killProcess } from "./kill.ts";
 import type { Launch } from "./launch.ts";
 import { encodeOrder, launchFields } from "./order.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
+import { openPipes, removePipes, type OpenPipes } from "./pipes.ts";
 import { watchSilence, type SilenceOptions, type SilenceWatch } from "./silence.ts";
 
 /** A started program with the descriptors of its pipes, which its caller closes. */
-export interface Spawned {
+export interface Spawned extends OpenPipes {
   readonly pid: number;
-  /** Undefined for one that was started without input. */
-  readonly stdin: number | undefined;
-  readonly stdout: number;
-  readonly stderr: number;
   /** Resolves when it has ended; never rejects. */
   readonly exited: Promise<Outcome>;
+}
+
+export interface SpawnOptions {
+  readonly hasInput: boolean;
+  /** Of the call that wants the program. */
+  readonly signal: AbortSignal;
 }
 
 export interface Spawner extends Disposable {
   /** Starts the process now, so that the first program has not to wait for it. */
   prepare(): Promise<void>;
-  /** @throws Error of the system, SandboxError unavailable, deadline_exceeded */
-  start(launch: Launch, hasInput: boolean): Promise<Spawned>;
+  /**
+   * Once the signal has fired, a program that waits for its turn is not started.
+   * @throws Error of the system, SandboxError unavailable, deadline_exceeded, the signal's reason
+   */
+  start(launch: Launch, options: SpawnOptions): Promise<Spawned>;
   /** Ends the process; programs go on. */
   [Symbol.dispose](): void;
 }
@@ -43,6 +48,8 @@ export interface Spawner extends Disposable {
 const NAME = "spawner of processes";
 /** Orders beyond that wait, as their launches, until the spawner has read more; a large order is 1.5 MB. */
 const MAX_UNREAD_BYTES = 1_048_576;
+/** Starts beyond that wait for a report: what waits can still be given up. */
+const MAX_UNREPORTED = 4;
 /** Memory of a large order goes back to the system; glibc would raise this bound by the first one. */
 const RETURNS_MEMORY = { MALLOC_MMAP_THRESHOLD_: "131072" };
 /** How often a program is looked for whose parent is gone. */
@@ -77,7 +84,7 @@ export function createSpawner(command: Command, options: SpawnerOptions = {}): S
 
   return {
     prepare: async () => running().ready,
-    start: async (launch, hasInput) => running().start(launch, hasInput),
+    start: async (launch, how) => running().start(launch, how),
     [Symbol.dispose]: () => current?.end(),
   };
 }
@@ -98,7 +105,10 @@ class SpawnerProcess {
   readonly #starting = new Map<string, PromiseWithResolvers<Started>>();
   readonly #running = new Map<number, (outcome: Outcome) => void>();
   readonly #options: ProcessOptions;
-  readonly #unsent: (() => Buffer)[] = [];
+  /** Starts that wait for their turn, by their ids. */
+  readonly #unsent = new Map<string, () => Buffer>();
+  /** Those that were handed over. */
+  readonly #unreported = new Set<string>();
   #isClosed = false;
   #watch: SilenceWatch | undefined;
   #lastId = 0;
@@ -128,27 +138,31 @@ class SpawnerProcess {
     createInterface(stdout).on("line", (line) => this.#hear(line));
   }
 
-  async start(launch: Launch, hasInput: boolean): Promise<Spawned> {
+  async start(launch: Launch, options: SpawnOptions): Promise<Spawned> {
     const [first, second] = this.#options.parents;
     try {
-      return await this.#startIn(first, launch, hasInput);
+      return await this.#startIn(first, launch, options);
     } catch (error) {
       // The sandbox may have removed or filled it.
       if (!(error instanceof Error && error.message === PIPE_STEP)) throw error;
-      return this.#startIn(second, launch, hasInput);
+      return this.#startIn(second, launch, options);
     }
   }
 
-  async #startIn(parent: string, launch: Launch, hasInput: boolean): Promise<Spawned> {
+  async #startIn(
+    parent: string,
+    launch: Launch,
+    { hasInput, signal }: SpawnOptions,
+  ): Promise<Spawned> {
     this.#lastId += 1;
     const id = `${this.#lastId}`;
     const pipes = join(parent, `envd-${randomUUID()}`);
     try {
       const order = () => encodeOrder("s", [id, pipes, hasInput ? 1 : "", ...launchFields(launch)]);
-      const { pid, exited } = await this.#order(id, order);
+      const { pid, exited } = await this.#order(id, order, signal);
       return { pid, exited, ...openPipes(pipes, hasInput, () => killProcess(pid, "SIGKILL")) };
     } finally {
-      this.#send(() => encodeOrder("c", [id]));
+      if (!this.hasEnded) this.#streams.stdin?.write(encodeOrder("c", [id]));
       // Here, since a spawner that is killed now would leave it; one that has ended may still make it.
       if (this.hasEnded && !this.#isClosed) this.#child.once("close", () => removePipes(pipes));
       else removePipes(pipes);
@@ -159,23 +173,30 @@ class SpawnerProcess {
   end(fault: Error = new SandboxError("unavailable", `the ${NAME} ended`)): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
-    this.#unsent.length = 0;
+    this.#unsent.clear();
     this.#child.kill("SIGKILL");
     this.#ready.reject(fault);
     for (const { reject } of this.#starting.values()) reject(fault);
     for (const [pid, resolve] of this.#running) void untilGone(pid).then(resolve);
   }
 
-  async #order(id: string, order: () => Buffer): Promise<Started> {
+  async #order(id: string, order: () => Buffer, signal: AbortSignal): Promise<Started> {
+    signal.throwIfAborted();
     const started = Promise.withResolvers<Started>();
+    const onAbort = () => {
+      if (this.#unsent.delete(id)) started.reject(signal.reason);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
     this.#starting.set(id, started);
+    this.#unsent.set(id, order);
     this.#watch ??= watchSilence(this.#options, () =>
       this.end(new SandboxError("deadline_exceeded", `the ${NAME} does not answer`)),
     );
-    this.#send(order);
+    this.#sendMore();
     try {
       return await started.promise;
     } finally {
+      signal.removeEventListener("abort", onAbort);
       this.#starting.delete(id);
       if (this.#starting.size === 0) this.#stopWatch();
     }
@@ -186,19 +207,22 @@ class SpawnerProcess {
     this.#watch = undefined;
   }
 
-  #send(order: () => Buffer): void {
-    this.#unsent.push(order);
-    this.#sendMore();
-  }
-
   #sendMore(): void {
     const { stdin } = this.#streams;
     if (stdin === undefined) return;
-    while (!this.hasEnded && stdin.writableLength < MAX_UNREAD_BYTES) {
-      const order = this.#unsent.shift();
-      if (order === undefined) return;
+    for (const [id, order] of this.#unsent) {
+      const isFull = stdin.writableLength >= MAX_UNREAD_BYTES;
+      if (this.hasEnded || isFull || this.#unreported.size >= MAX_UNREPORTED) return;
+      this.#unsent.delete(id);
+      this.#unreported.add(id);
       stdin.write(order(), () => this.#sendMore());
     }
+  }
+
+  /** The next start that waits has its turn after a report about another one. */
+  #noteReported(id: string): void {
+    this.#unreported.delete(id);
+    this.#sendMore();
   }
 
   #hear(line: string): void {
@@ -211,6 +235,7 @@ class SpawnerProcess {
   }
 
   #onStarted([id = "", ...numbers]: readonly string[]): void {
+    this.#noteReported(id);
     const [pid = 0] = numbers.map(Number);
     const starting = this.#starting.get(id);
     // Its caller has been told that it did not start.
@@ -221,6 +246,7 @@ class SpawnerProcess {
   }
 
   #onFailed([id = "", errno, ...what]: readonly string[]): void {
+    this.#noteReported(id);
     const code = Number(errno) > 0 ? getSystemErrorName(-Number(errno)) : "EIO";
     this.#starting.get(id)?.reject(Object.assign(new Error(what.join(" ")), { code }));
   }
@@ -229,44 +255,6 @@ class SpawnerProcess {
     const resolve = this.#running.get(pid);
     this.#running.delete(pid);
     resolve?.(word === "exit" ? toOutcome(number, null) : signalOutcome(number));
-  }
-}
-
-/**
- * Our ends of the pipes, or none: what was started is killed then. Should both the spawner and the
- * program have ended, the open of an end must not wait for another one.
- */
-function openPipes(
-  directory: string,
-  hasInput: boolean,
-  kill: () => void,
-): Pick<Spawned, "stdin" | "stdout" | "stderr"> {
-  const opened: number[] = [];
-  const open = (name: string, flags: number): number => {
-    const descriptor = openSync(join(directory, name), flags | constants.O_NONBLOCK);
-    opened.push(descriptor);
-    // Root inside may have put something else there.
-    if (!fstatSync(descriptor).isFIFO()) throw new Error("not a pipe");
-    return descriptor;
-  };
-  try {
-    return {
-      stdin: hasInput ? open("in", constants.O_WRONLY) : undefined,
-      stdout: open("out", constants.O_RDONLY),
-      stderr: open("err", constants.O_RDONLY),
-    };
-  } catch (error) {
-    for (const descriptor of opened) closeSync(descriptor);
-    kill();
-    throw error;
-  }
-}
-
-function removePipes(directory: string): void {
-  try {
-    rmSync(directory, { recursive: true, force: true });
-  } catch {
-    // What others have put there is theirs.
   }
 }
 

@@ -8,10 +8,11 @@ import { SandboxError } from "../../common/errors.ts";
 import type { PTY, StartRequest } from "../../gen/process/process_pb.ts";
 import { frameSinkOf } from "../../rpc/frame-sink.ts";
 import type { ProcessEvent } from "../../rpc/process-events.ts";
-import { originOf, pathFor, userOf } from "../call.ts";
+import { orAborted, originOf, pathFor, userOf } from "../call.ts";
 import { follow } from "./follow.ts";
 import { planLaunch } from "./launch.ts";
 import type { TerminalSize } from "./process-streams.ts";
+import type { ProcessTable } from "./running.ts";
 
 /** @throws SandboxError invalid_argument, unauthenticated, resource_exhausted */
 export async function* start(
@@ -25,7 +26,7 @@ export async function* start(
   const timeoutMs = context.timeoutMs();
   if (timeoutMs !== undefined && timeoutMs <= 0) context.signal.throwIfAborted();
   const user = await userOf(origin);
-  const { running, subscription } = await processes.start({
+  const starting = processes.start({
     config,
     launch: planLaunch({
       config,
@@ -42,8 +43,21 @@ export async function* start(
     timeoutMs,
     signal: context.signal,
   });
+  const { running, subscription } = await orLeft(starting, context.signal);
   yield* follow(running.pid, subscription, context);
 }
+
+/** What began goes on when its caller has left meanwhile, without that reader. */
+async function orLeft(starting: Starting, signal: AbortSignal): Starting {
+  try {
+    return await orAborted(starting, signal);
+  } catch (error) {
+    starting.then(({ subscription }) => subscription.close()).catch(() => undefined);
+    throw error;
+  }
+}
+
+type Starting = ReturnType<ProcessTable["start"]>;
 
 /** Zero stays zero: a terminal without a known size. */
 function sizeOf({ size }: PTY): TerminalSize {

@@ -10,6 +10,7 @@ import type { Outcome } from "../../../src/envd/process/outcome.ts";
 import {
   createSpawner,
   type Spawned,
+  type SpawnOptions,
   type Spawner,
   type SpawnerOptions,
 } from "../../../src/envd/process/spawner.ts";
@@ -35,6 +36,11 @@ export function launchOf(words: readonly string[], rest: Partial<Launch> = {}): 
   return { words, cwd: "/", env, identity: undefined, ...rest };
 }
 
+/** A start that nobody gives up. */
+export function startOf(hasInput: boolean): SpawnOptions {
+  return { hasInput, signal: new AbortController().signal };
+}
+
 export interface Ended {
   readonly outcome: Outcome;
   readonly stdout: string;
@@ -43,7 +49,7 @@ export interface Ended {
 
 /** Runs a program with an input, or without. */
 export async function runToEnd(spawner: Spawner, launch: Launch, input?: string): Promise<Ended> {
-  const spawned = await spawner.start(launch, input !== undefined);
+  const spawned = await spawner.start(launch, startOf(input !== undefined));
   const { stdin, exited } = spawned;
   if (stdin !== undefined)
     new Socket({ fd: stdin, readable: false, writable: true }).end(input ?? "");

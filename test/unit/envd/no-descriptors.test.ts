@@ -41,7 +41,8 @@ const launch = { words: ["true"], cwd: "/", env: {} };
 const size = { cols: 80, rows: 24 };
 await startOnTerminal({ config, launch, size, relay: helper("terminal.pl") }).catch(tell);
 const spawner = createSpawner(helper("spawner.pl"));
-await startPiped({ config, launch, hasInput: true, spawner }).catch(tell);
+const { signal } = new AbortController();
+await startPiped({ config, launch, hasInput: true, spawner, signal }).catch(tell);
 setImmediate(() => process.exit(0));
 `;
 

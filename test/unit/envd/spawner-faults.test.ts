@@ -17,13 +17,14 @@ import {
   parentOf,
   runToEnd,
   SPAWNER,
+  startOf,
 } from "../../support/daemon/spawner.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a signal that comes before a program has begun ends it", async () => {
   using own = makeSpawner();
   const starts = Array.from({ length: 100 }, async () => {
-    const { pid, exited } = await own.start(launchOf(["sleep", "5"]), false);
+    const { pid, exited } = await own.start(launchOf(["sleep", "5"]), startOf(false));
     process.kill(pid, "SIGTERM");
     return (await exited).status;
   });
@@ -94,7 +95,7 @@ test("a spawner that tells something meanwhile may take longer", async () => {
   const script = `for n in $(seq 30); do echo exit 1 0; sleep 0.05; done
     echo failed 1 2 chdir; exec sleep 60`;
   using own = createSpawner(["sh", "-c", script], { replyMs: 1_000 });
-  const start = own.start(launchOf(["true"]), false);
+  const start = own.start(launchOf(["true"]), startOf(false));
   await expect(start).rejects.toMatchObject({ code: "ENOENT", message: "chdir" });
 });
 
@@ -119,7 +120,7 @@ test("what is no pipe is not read, and the program is killed", async () => {
     my $pid = fork || exec 'sleep', '60'; print "started $_[0] $pid\\n"; waitpid $pid, 0;
     print "signal $pid 9\\n"; unlink glob "$_[1]/*"; rmdir $_[1] }`;
   using own = createSpawner(["perl", "-e", FALSE_SPAWNER + program]);
-  const starts = () => own.start(launchOf(["true"]), false);
+  const starts = () => own.start(launchOf(["true"]), startOf(false));
   await expect(starts()).rejects.toThrow("not a pipe");
   const before = openDescriptors();
   // The next order is obeyed after the end of the program.
@@ -135,7 +136,7 @@ test("where memory takes no pipes they are made on disk", async () => {
   const program = `sub obey { my $error = $_[1] =~ m{^/dev/shm/} ? '28 pipe' : '13 chdir';
     print "failed $_[0] $error\\n" }`;
   using own = createSpawner(["perl", "-e", FALSE_SPAWNER + program]);
-  const start = own.start(launchOf(["true"]), false);
+  const start = own.start(launchOf(["true"]), startOf(false));
   await expect(start).rejects.toMatchObject({ code: "EACCES", message: "chdir" });
 });
 

@@ -11,6 +11,7 @@ import {
   parentOf,
   readFirst,
   runToEnd,
+  startOf,
 } from "../../support/daemon/spawner.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -114,7 +115,9 @@ test("a directory that cannot be entered is an error of the system, and nothing 
     ["/no/such", "ENOENT"],
     ["/etc/passwd", "ENOTDIR"],
   ] as const) {
-    await expect(spawner.start(launchOf(["true"], { cwd }), true)).rejects.toMatchObject({ code });
+    await expect(spawner.start(launchOf(["true"], { cwd }), startOf(true))).rejects.toMatchObject({
+      code,
+    });
   }
 });
 
@@ -199,7 +202,7 @@ test("programs whose spawner is killed go on, and others start", async () => {
   using own = makeSpawner();
   const holder = await own.start(
     launchOf(["/bin/sh", "-c", `${PARENT}; read -r line; exit 3`]),
-    true,
+    startOf(true),
   );
   const parent = Number(await readFirst(holder));
   process.kill(parent, "SIGKILL");
@@ -215,11 +218,13 @@ test("no directory of pipes is left by a start, a refusal, or a spawner that is 
   const options = { parents: [folder.path, folder.path] } as const;
   using lasting = makeSpawner(options);
   await runToEnd(lasting, launchOf(["true"]));
-  await lasting.start(launchOf(["true"], { cwd: "/no/such" }), true).catch(() => undefined);
+  await lasting
+    .start(launchOf(["true"], { cwd: "/no/such" }), startOf(true))
+    .catch(() => undefined);
   for (let round = 0; round < 5; round += 1) {
     using own = makeSpawner(options);
     // It may do so before its own start is reported.
-    const start = own.start(launchOf(["/bin/sh", "-c", "kill -9 $PPID"]), true);
+    const start = own.start(launchOf(["/bin/sh", "-c", "kill -9 $PPID"]), startOf(true));
     await start.then(async ({ exited }) => exited).catch(() => undefined);
   }
   await expect.poll(() => readdirSync(folder.path)).toEqual([]);
@@ -227,7 +232,7 @@ test("no directory of pipes is left by a start, a refusal, or a spawner that is 
 
 test("a spawner that does not answer is ended, and its callers are told", async () => {
   using own = createSpawner(["sh", "-c", "exec sleep 60", "sh"], { replyMs: 50 });
-  await expect(own.start(launchOf(["true"]), false)).rejects.toMatchObject({
+  await expect(own.start(launchOf(["true"]), startOf(false))).rejects.toMatchObject({
     code: "deadline_exceeded",
     message: "the spawner of processes does not answer",
   });
@@ -236,13 +241,16 @@ test("a spawner that does not answer is ended, and its callers are told", async 
 test("a spawner that ends at once is told to whoever waits for it", async () => {
   using own = createSpawner(["false"]);
   const fault = { code: "unavailable", message: "the spawner of processes ended" };
-  await expect(own.start(launchOf(["true"]), false)).rejects.toMatchObject(fault);
+  await expect(own.start(launchOf(["true"]), startOf(false))).rejects.toMatchObject(fault);
   await expect(own.prepare()).rejects.toMatchObject(fault);
 });
 
 test("a spawner that is disposed of ends, and its programs go on", async () => {
   const own = makeSpawner();
-  const spawned = await own.start(launchOf(["/bin/sh", "-c", `${PARENT}; exec sleep 60`]), false);
+  const spawned = await own.start(
+    launchOf(["/bin/sh", "-c", `${PARENT}; exec sleep 60`]),
+    startOf(false),
+  );
   const parent = await readFirst(spawned);
   own[Symbol.dispose]();
   await expect.poll(() => readdirSync("/proc").includes(parent)).toBe(false);

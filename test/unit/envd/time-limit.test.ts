@@ -6,14 +6,14 @@ import { afterAll, expect, test } from "vitest";
 import { RunningProcess } from "../../../src/envd/process/child.ts";
 import { createOutputBudget } from "../../../src/envd/process/output-budget.ts";
 import { ProcessConfigSchema } from "../../../src/gen/process/process_pb.ts";
-import { launchOf, makeSpawner } from "../../support/daemon/spawner.ts";
+import { launchOf, makeSpawner, parentOf } from "../../support/daemon/spawner.ts";
 
 const LIMIT_MS = 20;
 
 const spawner = makeSpawner();
 afterAll(() => spawner[Symbol.dispose]());
 
-async function startSleep(signal: AbortSignal): Promise<RunningProcess> {
+async function startSleep(signal: AbortSignal, timeoutMs = LIMIT_MS): Promise<RunningProcess> {
   const { running } = await RunningProcess.start({
     config: create(ProcessConfigSchema, { cmd: "sleep", args: ["60"] }),
     launch: launchOf(["sleep", "60"]),
@@ -24,7 +24,7 @@ async function startSleep(signal: AbortSignal): Promise<RunningProcess> {
     codec: "json",
     budget: createOutputBudget(),
     terminal: undefined,
-    timeoutMs: LIMIT_MS,
+    timeoutMs,
     signal,
   });
   return running;
@@ -40,6 +40,21 @@ test("a process is not killed before the stream of its starter met the limit", a
 });
 
 test("a process whose starter left is killed at its limit", async () => {
-  const running = await startSleep(AbortSignal.abort());
+  const stream = new AbortController();
+  const running = await startSleep(stream.signal);
+  stream.abort();
   expect(await running.ended).toMatchObject({ exitCode: -1 });
+});
+
+test("the limit counts from the call, however long the start has taken", async () => {
+  const limitMs = 2_000;
+  const stopped = await parentOf(spawner);
+  process.kill(stopped, "SIGSTOP");
+  const starting = startSleep(AbortSignal.timeout(limitMs), limitMs);
+  await delay(limitMs);
+  process.kill(stopped, "SIGCONT");
+  const running = await starting;
+  const startedAtMs = performance.now();
+  await running.ended;
+  expect(performance.now() - startedAtMs).toBeLessThan(limitMs / 2);
 });
