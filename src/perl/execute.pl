@@ -1,9 +1,9 @@
 # How a child becomes a program of a user, for the programs of this directory that start some. Each
 # loads it by `do` from its own directory, and gets a function of the table of system calls. That
 # one returns two others, of which the first gives up by the second and so never returns:
-#       of a user, who is a list of uid, gid and groups with commas between, of variables and words:
-#       closes all but the standard streams, changes the identity, unless the uid is empty, and
-#       executes the words as execvp(3) would
+#       of a user, who is a list of uid, gid and groups with commas between, of the directory where
+#       it is, of variables and words: closes all but the standard streams, changes the identity,
+#       unless the uid is empty, and executes the words as execvp(3) would
 #       of a handle and of what failed, with the error in `$!`: tells it there as a shell would, and
 #       ends the process
 # Still needed: perl's own `exec` takes the variables from %ENV, where each one that is set looks at
@@ -50,9 +50,12 @@ return sub {
     };
 
     my $execute = sub {
-        my ( $user, $variables, $words ) = @_;
+        my ( $user, $directory, $variables, $words ) = @_;
         syscall $call->{close_range}, 3, 0xffffffff, 0;
         $user->[0] eq q{} or $become->(@$user) or $give_up->( *STDERR, 'identity' );
+        # Entered as root before: the path may have changed since the daemon looked at it. For root
+        # itself, and without a user, that was the right of the program.
+        !$user->[0] or chdir $directory or $give_up->( *STDERR, $directory );
         # Perl ignores it from its start on, and each program would.
         $SIG{FPE} = 'DEFAULT';
         my $environment = pack 'p*', @$variables, undef;

@@ -58,7 +58,7 @@ sub run {
     open( STDOUT, '>&', $out ) or $give_up->( $err, 'output' );
     my $has_input = $in ? open( STDIN, '<&', $in ) : open( STDIN, '<', '/dev/null' );
     $has_input or $give_up->( $err, 'input' );
-    $execute->( @$order{qw(user variables words)} );
+    $execute->( @$order{qw(user directory variables words)} );
 }
 
 # The program's ends of its pipes, whose user may open them again by path; none where one cannot be

@@ -74,7 +74,7 @@ sub run {
     ioctl( $slave, $tiocsctty, 0 ) or $give_up->( $slave, 'control of terminal' );
     open( STDIN, '<&', $slave ) && open( STDOUT, '>&', $slave ) && open( STDERR, '>&', $slave )
         or $give_up->( $slave, 'terminal' );
-    $execute->( \@user, \@variable, \@field );
+    $execute->( \@user, $folder, \@variable, \@field );
 }
 defined( my $pid = fork ) or fail('fork');
 run() if $pid == 0;

@@ -1,7 +1,7 @@
 /** Programs that the spawner starts: what they have, how they end, and what is told when it ends itself. */
 
 import { readdirSync, readFileSync } from "node:fs";
-import { chmod, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { createSpawner } from "../../../src/envd/process/spawner.ts";
@@ -67,6 +67,19 @@ test.skipIf(!isRoot)("a program has the ids and groups of its user, and its stre
   const { stdout, stderr } = await runToEnd(spawner, launch, "");
   expect(stdout).toBe("65534\n65533\n65533 4 27\nCapEff:\t0000000000000000\n");
   expect(stderr).toBe("b\n");
+});
+
+test.skipIf(!isRoot)("a program begins in no directory that its user cannot enter", async () => {
+  await using folder = await makeTempFolder();
+  const shown = join(folder.path, "closed", "shown");
+  await mkdir(shown, { recursive: true });
+  await chmod(folder.path, 0o755);
+  // As after a change between the daemon's look and the start.
+  await chmod(join(folder.path, "closed"), 0o700);
+  const launch = launchOf(["/bin/pwd"], { cwd: shown, identity: OTHER });
+  const ended = await runToEnd(spawner, launch);
+  expect(ended).toMatchObject({ stdout: "", stderr: `sh: ${shown}: Permission denied\n` });
+  expect(ended.outcome.exitCode).toBe(126);
 });
 
 test.for([
