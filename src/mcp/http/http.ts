@@ -235,9 +235,13 @@ function createLegacy(options: LegacyOptions, sessions: Sessions) {
       return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }
     const session = known ?? (await openSession(options, sessions, principal));
-    hold(session, { response, body, clock: state.clock });
+    const settle = hold(session, { response, body, clock: state.clock });
     replaceStream(session, { request, response, clock: state.clock });
-    await session.transport.handleRequest(request, response, body);
+    try {
+      await session.transport.handleRequest(request, response, body);
+    } finally {
+      settle();
+    }
     const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();

@@ -15,11 +15,14 @@ export function repeatsId({ openIds }: Session, body: unknown): boolean {
   return new Set(ids).size < ids.length || ids.some((id) => openIds.has(id));
 }
 
-/** Counts a request as open until its response is closed, which may be so already. */
+/**
+ * Counts a request as open until its response is closed, which may be so already. Returns what is
+ * called when the transport has passed on or refused the calls of the request.
+ */
 export function hold(
   session: Session,
   request: { readonly response: ServerResponse; readonly body: unknown; readonly clock: Clock },
-): void {
+): () => void {
   const { response, body, clock } = request;
   const ids = requestIdsOf(body);
   const isInBatch = Array.isArray(body);
@@ -29,16 +32,21 @@ export function hold(
     session.openIds.set(id, call);
     return [id, call] as const;
   });
-  const release = (): void => {
-    session.openRequests -= 1;
-    session.usedAtMs = clock.elapsed();
+  const settle = (): void => {
     for (const [id, call] of opened) {
-      // A call goes on when its host drops the stream; what was refused has no reply.
+      // What was refused has no reply.
       if (!call.isPassedOn && session.openIds.get(id) === call) session.openIds.delete(id);
     }
   };
+  const release = (): void => {
+    session.openRequests -= 1;
+    session.usedAtMs = clock.elapsed();
+    // A call whose host has dropped the stream goes on, also one that is still to be passed on.
+    if (response.writableEnded) settle();
+  };
   if (response.closed) release();
   else response.once("close", release);
+  return settle;
 }
 
 /** The transport passed a message on. Returns whether that is a request of a batch. */

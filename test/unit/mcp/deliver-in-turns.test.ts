@@ -28,9 +28,10 @@ test("the id of a request that waits stays taken when its host drops the stream"
     () => turn,
     (message: unknown) => void delivered.push(message),
   );
-  hold(session, { response, body: BATCH, clock });
+  const settle = hold(session, { response, body: BATCH, clock });
   deliver(BATCH[0]);
   response.emit("close");
+  settle();
   const isTaken = BATCH.map((message) => repeatsId(session, message));
   expect([delivered, isTaken]).toEqual([[], [true, false]]);
   pass();

@@ -29,11 +29,12 @@ function openSession() {
   return { session, closed };
 }
 
-/** The library gets a call; returns the response to it. */
-function begin(session: Session): ServerResponse {
+/** The transport gets a call. */
+function begin(session: Session, isLeft = false) {
   const response = new ServerResponse(new IncomingMessage(new Socket()));
-  hold(session, { response, body: CALL, clock: createSystemClock() });
-  return response;
+  Object.defineProperty(response, "closed", { value: isLeft });
+  const settle = hold(session, { response, body: CALL, clock: createSystemClock() });
+  return { response, settle };
 }
 
 function deliver(session: Session): void {
@@ -64,10 +65,32 @@ test("a cancellation that comes after the reply ends no call that repeats the id
 
 test("the end of a response does not free the id of a call that repeats it", () => {
   const { session } = openSession();
-  const first = begin(session);
+  const { response: first } = begin(session);
   deliver(session);
   session.openIds.delete("7");
   begin(session);
   first.emit("close");
   expect(repeatsId(session, CALL)).toBe(true);
+});
+
+test.for(["before", "after"])(
+  "a call whose host leaves %s it is counted keeps its id until it is answered",
+  (when) => {
+    const { session } = openSession();
+    const { response, settle } = begin(session, when === "before");
+    if (when === "after") response.emit("close");
+    // The transport passes the call on all the same.
+    deliver(session);
+    settle();
+    expect(repeatsId(session, CALL)).toBe(true);
+    expect(session.openRequests).toBe(0);
+  },
+);
+
+test("a call that the transport refuses frees its id", () => {
+  const { session } = openSession();
+  begin(session).settle();
+  expect(repeatsId(session, CALL)).toBe(false);
+  begin(session).response.end().emit("close");
+  expect(repeatsId(session, CALL)).toBe(false);
 });
