@@ -63,10 +63,16 @@ export function noteDelivered(session: Session, message: unknown): void {
   const cancelled = cancelledSchema.safeParse(message).data?.params.requestId;
   const meant = cancelled === undefined ? undefined : session.openIds.get(cancelled);
   if (cancelled === undefined || meant === undefined) return;
-  // The library ends the call in this turn, one behind it in a batch too. Closing never rejects.
+  // The library looks for the call in a microtask, and so ends one behind it in a batch too; a call
+  // that comes later goes on.
+  let isFound = false;
+  queueMicrotask(() => {
+    isFound = meant.isDelivered;
+  });
   setImmediate(() => {
-    // It may have been answered since, and another call have its id.
-    if (session.openIds.get(cancelled) === meant) void closeCancelled(session, cancelled);
+    // It may have been answered since, and another call have its id. Closing never rejects.
+    const isOpen = session.openIds.get(cancelled) === meant;
+    if (isFound && isOpen) void closeCancelled(session, cancelled);
   });
 }
 
@@ -95,9 +101,7 @@ const cancelledSchema = z.looseObject({
  * gets one, since the stream ends with the last reply.
  */
 async function closeCancelled({ transport, openIds }: Session, id: MessageId): Promise<void> {
-  const open = openIds.get(id);
-  if (open?.isDelivered !== true) return;
-  if (!open.isInBatch) transport.closeSSEStream(id);
+  if (openIds.get(id)?.isInBatch !== true) transport.closeSSEStream(id);
   const error = { code: -32_000, message: "Request cancelled" };
   // Without a stream the transport only forgets the id.
   await transport.send({ jsonrpc: "2.0", id, error }).catch(() => undefined);

@@ -51,6 +51,26 @@ test("a cancellation ends the call with its id", async () => {
   expect(closed).toEqual(["7"]);
 });
 
+test("a cancellation that came before its call ends nothing", async () => {
+  const { session, closed } = openSession();
+  begin(session);
+  noteDelivered(session, CANCEL);
+  // The library has looked for the call, and found none.
+  for (let microtask = 0; microtask < 10; microtask += 1) await Promise.resolve();
+  deliver(session);
+  await nextTurn();
+  expect([closed, repeatsId(session, CALL)]).toEqual([[], true]);
+});
+
+test("a cancellation ends a call that is delivered right behind it", async () => {
+  const { session, closed } = openSession();
+  begin(session);
+  noteDelivered(session, CANCEL);
+  deliver(session);
+  await nextTurn();
+  expect(closed).toEqual(["7"]);
+});
+
 test("a cancellation that comes after the reply ends no call that repeats the id", async () => {
   const { session, closed } = openSession();
   begin(session);
