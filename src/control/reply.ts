@@ -9,6 +9,7 @@ import {
 } from "../common/errors.ts";
 import { shortageOf } from "../common/shortage.ts";
 import type { CarriedMemory } from "../sandboxes/builds/memory.ts";
+import type { ListedSandbox } from "../sandboxes/list-sandboxes.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots/snapshots.ts";
 import type { Build, ListedTemplate, Tag, Template } from "../sandboxes/templates/templates.ts";
@@ -128,7 +129,7 @@ export function toMemoryFields({ isCarried, reason }: CarriedMemory) {
   return { memory: isCarried, ...(reason !== undefined && { memoryReason: reason }) };
 }
 
-export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
+export function toListedBody(sandbox: ListedSandbox): ListedSandboxBody {
   return {
     templateID: sandbox.templateId,
     sandboxID: sandbox.sandboxId,
@@ -142,7 +143,7 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
     diskSizeMB: sandbox.limits.diskMb,
     state: sandbox.state,
     envdVersion: ENVD_VERSION,
-    isolation: sandbox.isolation,
+    ...(sandbox.isolation !== undefined && { isolation: sandbox.isolation }),
     ...(sandbox.metadata !== undefined && { metadata: { ...sandbox.metadata } }),
     volumeMounts: sandbox.volumeMounts.map(({ name, path }) => ({ name, path })),
     ...(sandbox.isDaemonUnresponsive && { envdUnresponsiveAtPause: true }),

@@ -16,6 +16,7 @@ import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import {
   cannotWake,
+  notAdopted,
   notRunning,
   reserved,
   tooManyWrong,
@@ -36,7 +37,10 @@ export interface Admission {
 }
 
 /** What the gateway asks the sandbox registry. */
-export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "stopped">;
+export type SandboxLookup = Pick<
+  Sandboxes,
+  "locate" | "endpoints" | "wake" | "findEntryFault" | "stopped"
+>;
 
 /** What the decision depends on besides the request. */
 export interface AuthorizeContext {
@@ -122,7 +126,8 @@ function admitUnaddressed(
   if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
   const stopped = findSignedSandbox(request, sandboxes.stopped());
   if ("status" in stopped) return endpoint;
-  const { sandboxId, isWakeable } = stopped;
+  const { sandboxId, isWakeable, fault } = stopped;
+  if (fault !== undefined) return notAdopted(sandboxId, fault.message);
   return isWakeable ? cannotWake(sandboxId, 403, MESSAGES.wakeRefused) : notRunning(sandboxId);
 }
 
@@ -133,13 +138,16 @@ async function find(
 ): Promise<Endpoint | Refusal> {
   const running = sandboxes.locate(sandboxId);
   if (running !== undefined) return running;
+  const wanted = {
+    sandboxId,
+    port,
+    accessToken: onlyValue(request, ACCESS_TOKEN_HEADER),
+    trafficToken: onlyValue(request, TRAFFIC_TOKEN_HEADER),
+  };
+  const fault = sandboxes.findEntryFault?.(wanted);
+  if (fault !== undefined) return notAdopted(sandboxId, fault.message);
   try {
-    return await sandboxes.wake({
-      sandboxId,
-      port,
-      accessToken: onlyValue(request, ACCESS_TOKEN_HEADER),
-      trafficToken: onlyValue(request, TRAFFIC_TOKEN_HEADER),
-    });
+    return await sandboxes.wake(wanted);
   } catch (error) {
     return toRefusal(sandboxId, error);
   }

@@ -1,6 +1,7 @@
 /** Why the gateway does not pass a request on: the wire's bodies for programs, a page for a person. */
 
 import type { ServerResponse, IncomingHttpHeaders } from "node:http";
+import { hidePaths } from "../common/errors.ts";
 import { discardRest, sendJson } from "../common/http.ts";
 import type { Shortage } from "../common/shortage.ts";
 import type { SandboxAddress } from "../wire/address.ts";
@@ -41,6 +42,11 @@ export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
 
 export function notRunning(sandboxId: string): Refusal {
   return refuse(502, { sandboxId, message: MESSAGES.sandboxUnreachable });
+}
+
+/** It is tried again, so that a later request may be passed on. */
+export function notAdopted(sandboxId: string, message: string): Refusal {
+  return refuse(503, { sandboxId, message: hidePaths(message) });
 }
 
 /** The message says whether nothing listens there, or what listens gives no reply. */

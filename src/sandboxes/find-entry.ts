@@ -3,6 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { Registry, SandboxEntry, Tenant } from "./context.ts";
+import { notAdopted } from "./unadopted.ts";
 
 /** A sandbox of the team; undefined for one of another, as for one that never was. */
 export function findEntry(
@@ -25,20 +26,4 @@ export function requireKnownEntry(context: Tenant & Registry, sandboxId: string)
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
   throw notAdopted(sandboxId, left.fault);
-}
-
-function notAdopted(sandboxId: string, fault: unknown): SandboxError {
-  const told = isForClients(fault) ? fault : undefined;
-  const reason = told === undefined ? "" : `: ${told.message}`;
-  const message = `sandbox ${sandboxId} was left by an earlier start of the service and is not adopted yet${reason}`;
-  const remedy = told?.hint === undefined ? "" : `${told.hint}; `;
-  return new SandboxError("unavailable", message, {
-    cause: fault,
-    hint: `${remedy}the service tries again at least once a minute`,
-  });
-}
-
-/** Other faults have no words for clients. */
-function isForClients(fault: unknown): fault is SandboxError {
-  return fault instanceof SandboxError && fault.code !== "internal";
 }

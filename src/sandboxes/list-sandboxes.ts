@@ -1,11 +1,13 @@
 /** Lists and counts sandboxes; a list is filtered and in pages. */
 
+import type { IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { findSizeFault, METADATA_BOUNDS } from "../wire/bounds.ts";
 import { findMemoryFault } from "./builds/memory.ts";
 import type { SandboxEntry, Services, Tenant, Registry, Limits } from "./context.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
+import { unadoptedSandboxes } from "./unadopted.ts";
 
 export interface ListQuery {
   readonly states: readonly Sandbox["state"][];
@@ -17,7 +19,10 @@ export interface ListQuery {
   readonly page: PageRequest;
 }
 
-export interface SandboxList extends Page<Sandbox> {
+/** Of one that is not adopted yet its kernel is not known. */
+export type ListedSandbox = Sandbox<IsolationLevel | undefined>;
+
+export interface SandboxList extends Page<ListedSandbox> {
   /** Running ones that pass the filters, on any page. */
   readonly totalRunning: number;
 }
@@ -30,19 +35,26 @@ export function listSandboxes(
   context: Services & Tenant & Registry,
   query: ListQuery,
 ): SandboxList {
-  const entries = [...context.entries.values()].filter(
-    ({ ending, record }) => ending === undefined && record.team === context.team,
+  const present = [...context.entries.values()].filter(({ ending }) => ending === undefined);
+  const left = unadoptedSandboxes(context).map(({ record }) => ({ record, phase: record.state }));
+  const entries = [...present, ...left].filter(({ record }) => record.team === context.team);
+  return listEntries(entries, query, (entry) =>
+    "container" in entry
+      ? describeEntry(context, entry)
+      : toSandbox({ ...entry, container: { level: undefined } }, context.secrets),
   );
-  return listEntries(entries, query, (entry) => describeEntry(context, entry));
 }
 
-export type ListedEntry = Pick<SandboxEntry, "record" | "phase">;
+export interface ListedEntry {
+  readonly record: SandboxRecord;
+  readonly phase: SandboxEntry["phase"] | SandboxRecord["state"];
+}
 
 /** The page of a query, of entries that are all of one team. */
 export function listEntries<Entry extends ListedEntry>(
   entries: readonly Entry[],
   query: ListQuery,
-  describe: (entry: Entry) => Sandbox,
+  describe: (entry: Entry) => ListedSandbox,
 ): SandboxList {
   const found = entries.filter((entry) => matches(entry, query));
   const page = paginate(
@@ -68,7 +80,7 @@ function weightOf({ metadata, volumeMounts }: SandboxRecord): number {
 }
 
 /** A sandbox of an older home can have more metadata than a list may hold: only its detail has all of it. */
-function withListedMetadata(sandbox: Sandbox): Sandbox {
+function withListedMetadata(sandbox: ListedSandbox): ListedSandbox {
   const { metadata } = sandbox;
   return metadata === undefined || isListed(metadata) ? sandbox : { ...sandbox, metadata: {} };
 }

@@ -8,7 +8,7 @@ import { openEnvironment, tokensOf, type Secrets } from "./secrets.ts";
 import type { MountRequest } from "./volumes/volume-rules.ts";
 
 /** A sandbox at one moment. */
-export interface Sandbox {
+export interface Sandbox<Level = IsolationLevel> {
   readonly sandboxId: string;
   readonly templateId: string;
   readonly alias: string | undefined;
@@ -27,7 +27,7 @@ export interface Sandbox {
   readonly endAtMs: number;
   readonly limits: ContainerLimits;
   /** What the kernel told when its present run began. */
-  readonly isolation: IsolationLevel;
+  readonly isolation: Level;
   /** Undefined for a sandbox whose daemon takes calls without a token. */
   readonly accessToken: string | undefined;
   /** Undefined where every port may be reached without a token. */
@@ -91,13 +91,17 @@ export interface CreationKey {
 }
 
 /** The parts of an entry that its description needs. */
-export interface DescribedEntry {
+export interface DescribedEntry<Level = IsolationLevel> {
   readonly record: SandboxRecord;
-  readonly container: Pick<Container, "level"> &
-    Partial<Pick<Container, "isHalted" | "network" | "owesHalt">>;
+  readonly container: { readonly level: Level } & Partial<
+    Pick<Container, "isHalted" | "network" | "owesHalt">
+  >;
 }
 
-export function toSandbox({ record, container }: DescribedEntry, secrets: Secrets): Sandbox {
+export function toSandbox<Level = IsolationLevel>(
+  { record, container }: DescribedEntry<Level>,
+  secrets: Secrets,
+): Sandbox<Level> {
   return {
     sandboxId: record.sandboxId,
     templateId: record.templateId,

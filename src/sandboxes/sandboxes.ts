@@ -4,6 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Clock } from "../common/clock.ts";
 import { createGate, createTrack } from "../common/concurrency.ts";
+import type { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
@@ -19,6 +20,7 @@ import { startLogBook } from "./logs/log-book.ts";
 import { startDiskMoves, type PauseToDisk } from "./pause/pause-to-disk.ts";
 import {
   endpoints,
+  findEntryFault,
   locate,
   stoppedSandboxes,
   wakeSandbox,
@@ -108,6 +110,8 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
    * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
    */
   wake(request: WakeRequest): Promise<Endpoint>;
+  /** Why one that an earlier service left cannot be entered yet, for those who could enter it. */
+  findEntryFault?(request: WakeRequest): SandboxError | undefined;
   /** Those that exist and cannot be entered now. */
   stopped(): StoppedSandbox[];
   openVolume(volumeId: string, token: string): VolumeFiles;
@@ -172,6 +176,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     locate: (sandboxId) => locate(context, sandboxId),
     endpoints: () => endpoints(context),
     wake: (request) => track(wakeSandbox(context, request)),
+    findEntryFault: (request) => findEntryFault(context, request),
     stopped: () => stoppedSandboxes(context),
     openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {

@@ -8,6 +8,7 @@ import type { SandboxContext, SandboxEntry, Services, Registry } from "../contex
 import { whenIdle } from "../registry.ts";
 import type { Endpoint, Run } from "../run.ts";
 import { MAX_RUN_SECONDS } from "../timeout.ts";
+import { findUnadopted, unadoptedSandboxes } from "../unadopted.ts";
 import { resumeEntry } from "./resume-sandbox.ts";
 
 /** Undefined unless it runs here and now. */
@@ -47,6 +48,17 @@ export interface WakeRequest {
 export interface StoppedSandbox extends Pick<Endpoint, "sandboxId" | "accessToken"> {
   /** Whether traffic may wake it now. */
   readonly isWakeable: boolean;
+  /** Of one that is not adopted yet: why. */
+  readonly fault?: SandboxError | undefined;
+}
+
+/** Why a sandbox that is not adopted yet cannot be entered, for those who could enter it. */
+export function findEntryFault(
+  context: Services & Registry,
+  request: WakeRequest,
+): SandboxError | undefined {
+  const left = findUnadopted(context, request.sandboxId);
+  return left !== undefined && mayWake(context, left, request) ? left.fault : undefined;
 }
 
 /**
@@ -87,13 +99,19 @@ export async function wakeSandbox(
 
 /** Those that exist and cannot be entered now. */
 export function stoppedSandboxes(context: Services & Registry): StoppedSandbox[] {
-  return [...context.entries.values()]
+  const describe = ({ record: { sandboxId, isSecured } }: Pick<SandboxEntry, "record">) => ({
+    sandboxId,
+    accessToken: isSecured ? context.secrets.accessToken(sandboxId) : undefined,
+  });
+  const stopped = [...context.entries.values()]
     .filter((entry) => openRunOf(entry) === undefined && entry.ending === undefined)
-    .map((entry) => {
-      const { sandboxId, isSecured } = entry.record;
-      const accessToken = isSecured ? context.secrets.accessToken(sandboxId) : undefined;
-      return { sandboxId, accessToken, isWakeable: isWakeable(entry) };
-    });
+    .map((entry) => ({ ...describe(entry), isWakeable: isWakeable(entry) }));
+  const left = unadoptedSandboxes(context).map((each) => ({
+    ...describe(each),
+    isWakeable: false,
+    fault: each.fault,
+  }));
+  return [...stopped, ...left];
 }
 
 /** A boot from disk may take long and run programs anew: that is for its owner to ask for. */

@@ -58,11 +58,10 @@ async function mountAgain(context: SandboxContext): Promise<void> {
 /** Its time to live goes on meanwhile: one that is over by now is not begun again. */
 async function adoptLate(context: SandboxContext, sandboxId: string, find: Finder): Promise<void> {
   const record = context.store.sandboxes.get(sandboxId);
-  if (record === undefined || context.entries.has(sandboxId)) return;
-  if (isOver(record, context.clock.now())) {
-    context.unadopted.delete(sandboxId);
-    return discardLost(context, record);
-  }
+  const isGone = record === undefined || context.entries.has(sandboxId);
+  if (isGone || isOver(record, context.clock.now())) context.unadopted.delete(sandboxId);
+  if (isGone) return;
+  if (isOver(record, context.clock.now())) return discardLost(context, record);
   if (!(await adopt(context, sandboxId, find))) return discardLost(context, record);
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
