@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
@@ -111,6 +112,24 @@ test.for([
   end(program);
   expect(await program.exited()).toBe(0);
   expect(performance.now() - startedAt).toBeLessThan(END_LIMIT_MS);
+});
+
+test("R1 an end of stdin that came first ends a server that would wait for an upgrade", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  makeOlderFiles(path);
+  using other = new DatabaseSync(path);
+  other.exec("BEGIN IMMEDIATE");
+  // Each is looked at before the wait.
+  for (let index = 0; index < 2_000; index += 1) {
+    const name = `base-1700000000000-${index.toString(16).padStart(8, "0")}`;
+    await mkdir(join(folder.path, "layers", name), { recursive: true });
+  }
+  const settings = { ...QUIET, SANDBOX_MCP_ALLOW_HOST_TEMPLATE: "false" };
+  await using program = startProgram(["stdio", "--home", folder.path], settings);
+  program.child.stdin?.end();
+  // Where it waits, it ends with an error when it has waited for long enough.
+  expect(await program.exited()).toBe(0);
 });
 
 test("R1 a signal ends a server whose answers nobody reads", async () => {

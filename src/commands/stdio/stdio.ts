@@ -85,6 +85,8 @@ async function beginFirst(
 ): Promise<StdioEnd | undefined> {
   const onEnd = () => gone.abort();
   process.stdin.once("end", onEnd).once("close", onEnd);
+  // It may have ended before.
+  if (process.stdin.readableEnded || process.stdin.destroyed) onEnd();
   try {
     await late.begin();
     return undefined;
