@@ -58,7 +58,11 @@ sub run {
     open( STDOUT, '>&', $out ) or $give_up->( $err, 'output' );
     my $has_input = $in ? open( STDIN, '<&', $in ) : open( STDIN, '<', '/dev/null' );
     $has_input or $give_up->( $err, 'input' );
-    $execute->( @$order{qw(user directory variables words)} );
+    # Here, since perl keeps the memory of many fields.
+    my @words = split /\0/, $order->{rest}, -1;
+    pop @words;
+    my @variables = splice @words, 0, $order->{count};
+    $execute->( @$order{qw(user directory)}, \@variables, \@words );
 }
 
 # The program's ends of its pipes, whose user may open them again by path; none where one cannot be
@@ -115,16 +119,13 @@ sub start {
 
 sub obey {
     my ( $letter, $rest ) = unpack 'a a*', $_[0];
-    my @fields = split /\0/, $rest, -1;
-    undef $rest;
-    pop @fields;
-    if ( $letter eq 'c' ) { delete $kept{ $fields[0] } }
+    if ( $letter eq 'c' ) { delete $kept{ unpack 'Z*', $rest } }
     else {
-        my %order;
-        @order{qw(id pipes input directory)} = splice @fields, 0, 4;
-        $order{user}      = [ splice @fields, 0, 3 ];
-        $order{variables} = [ splice @fields, 0, shift @fields ];
-        $order{words}     = \@fields;
+        my ( %order, @user );
+        ( @order{qw(id pipes input directory)}, @user[ 0 .. 2 ], @order{qw(count rest)} ) =
+          unpack 'Z*' x 8 . 'a*', $rest;
+        undef $rest;
+        $order{user} = \@user;
         my $failed = start( \%order );
         return if $failed eq q{};
         report( join ' ', 'failed', $order{id}, $! + 0, $failed );
