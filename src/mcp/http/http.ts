@@ -236,8 +236,9 @@ function createLegacy(options: LegacyOptions, sessions: Sessions) {
     }
     const session = known ?? (await openSession(options, sessions, principal));
     const settle = hold(session, { response, body, clock: state.clock });
-    replaceStream(session, { request, response, clock: state.clock });
     try {
+      // A host that left while it waited must not take the place of its next stream.
+      if (!(await replaceStream(session, { request, response, clock: state.clock }))) return;
       await session.transport.handleRequest(request, response, body);
     } finally {
       settle();

@@ -36,6 +36,8 @@ export interface Session {
   /** Of the protocol; undefined before the handshake. */
   revision?: string;
   stream?: NotificationStream;
+  /** Whether a request waits for the end of the stream. */
+  isStreamAwaited?: boolean;
 }
 
 export interface Sessions extends AsyncDisposable {
@@ -108,32 +110,57 @@ export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">):
 
 /** A younger one stays, so that two hosts of one session do not end each other's again and again. */
 const MIN_AGE_MS = 60_000;
+/** The end of a stream that a host has dropped may arrive after the request for the next one. */
+const DROP_MS = 2_000;
+
+interface StreamOpening {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly clock: Clock;
+}
 
 /**
  * Ends the stream of the session where this request opens another; the library refuses a second one.
  * A host whose network broke opens a new one, and the connection of the old one may look open here for
- * a quarter of an hour.
+ * a quarter of an hour. Where the old one stays, its end is waited for first. Returns false for a
+ * stream whose host is gone.
  */
-export function replaceStream(
-  session: Session,
-  opening: {
-    readonly request: IncomingMessage;
-    readonly response: ServerResponse;
-    readonly clock: Clock;
-  },
-): void {
+export async function replaceStream(session: Session, opening: StreamOpening): Promise<boolean> {
   const { request, response, clock } = opening;
-  if (!opensStream(request)) return;
-  const nowMs = clock.elapsed();
-  const { stream: before } = session;
-  if (before !== undefined && nowMs - before.openedAtMs < MIN_AGE_MS) return;
+  if (!opensStream(request)) return true;
+  if (isYoung(session, clock)) await waitForDrop(session, opening);
+  if (response.destroyed) return false;
+  if (isYoung(session, clock)) return true;
   session.transport.closeStandaloneSSEStream();
   // Its host may be gone, and would take no end.
-  before?.response.destroy();
-  session.stream = { response, openedAtMs: nowMs };
+  session.stream?.response.destroy();
+  session.stream = { response, openedAtMs: clock.elapsed() };
   response.once("close", () => {
     if (session.stream?.response === response) delete session.stream;
   });
+  return true;
+}
+
+function isYoung({ stream }: Session, clock: Clock): boolean {
+  return stream !== undefined && clock.elapsed() - stream.openedAtMs < MIN_AGE_MS;
+}
+
+/** Until the stream has ended, or the host of the next one is gone. Only one request waits. */
+async function waitForDrop(session: Session, { response, clock }: StreamOpening): Promise<void> {
+  if (session.isStreamAwaited === true) return;
+  session.isStreamAwaited = true;
+  const over = new AbortController();
+  const end = () => over.abort();
+  const responses = [response, session.stream?.response];
+  for (const each of responses) each?.once("close", end);
+  try {
+    await clock.sleep(DROP_MS, over.signal);
+  } catch (error) {
+    if (!over.signal.aborted) throw error;
+  } finally {
+    for (const each of responses) each?.off("close", end);
+    session.isStreamAwaited = false;
+  }
 }
 
 /** Any other request the library refuses, or it sends replies again: that must end no stream. */

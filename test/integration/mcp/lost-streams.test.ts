@@ -9,6 +9,8 @@ import { INITIALIZE } from "../../support/mcp/stdio-connection.ts";
 import { toReply } from "../../support/mcp/tool-reply.ts";
 
 const MINUTE_MS = 60_000;
+/** In which the end of a stream that a host has dropped arrives. */
+const DROP_MS = 2_000;
 const HEADERS = { authorization: "Bearer key-alice" };
 
 test("a host whose connection breaks during a call gets its reply", async () => {
@@ -69,16 +71,58 @@ test("a host that lost its network listens again, and the stream before it ends"
   const session = await openSession(endpoint);
   const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
   const listen = async () => fetch(endpoint.url, { headers });
+  const refusal = async () => {
+    const asked = listen();
+    await expect.poll(() => clock.isAwaited(DROP_MS)).toBe(true);
+    await clock.advance(DROP_MS);
+    return (await asked).status;
+  };
   const lost = await listen();
-  await clock.advance(MINUTE_MS - 1);
-  expect([lost.status, (await listen()).status]).toEqual([200, 409]);
+  await clock.advance(MINUTE_MS - DROP_MS - 1);
+  expect([lost.status, await refusal()]).toEqual([200, 409]);
   await clock.advance(1);
   const heard = await listen();
-  expect([heard.status, (await listen()).status]).toEqual([200, 409]);
+  expect([heard.status, await refusal()]).toEqual([200, 409]);
   await expect(lost.text()).rejects.toThrow("terminated");
   const text = readSoFar(heard);
   await (await endpoint.post(CREATE, session)).text();
   await hearsOfChange(clock, text);
+});
+
+test("a host that opens its stream again at once waits for the end of the one before", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const session = await openSession(endpoint);
+  const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
+  const dropped = new AbortController();
+  await fetch(endpoint.url, { headers, signal: dropped.signal });
+  const asked = fetch(endpoint.url, { headers });
+  await expect.poll(() => clock.isAwaited(DROP_MS)).toBe(true);
+  // Two that wait would be two hosts of one session.
+  expect((await fetch(endpoint.url, { headers })).status).toBe(409);
+  dropped.abort();
+  const heard = await asked;
+  expect(heard.status).toBe(200);
+  const text = readSoFar(heard);
+  await (await endpoint.post(CREATE, session)).text();
+  await hearsOfChange(clock, text);
+});
+
+test("a stream that is dropped while it waits for another leaves the place to the next", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const session = await openSession(endpoint);
+  const headers = { ...HEADERS, ...session, accept: "text/event-stream" };
+  const [first, second] = [new AbortController(), new AbortController()];
+  await fetch(endpoint.url, { headers, signal: first.signal });
+  const asked = fetch(endpoint.url, { headers, signal: second.signal });
+  await expect.poll(() => clock.isAwaited(DROP_MS)).toBe(true);
+  second.abort();
+  await expect(asked).rejects.toThrow("aborted");
+  await expect.poll(() => clock.isAwaited(DROP_MS)).toBe(false);
+  first.abort();
+  const last = fetch(endpoint.url, { headers });
+  expect((await last).status).toBe(200);
 });
 
 test.for([
