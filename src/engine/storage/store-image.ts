@@ -9,7 +9,14 @@ import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errorText, SandboxError } from "../../common/errors.ts";
-import { draftOf, isThere, listFolder, readKernelFile, syncFolder } from "../../common/files.ts";
+import {
+  draftOf,
+  ifThere,
+  isThere,
+  listFolder,
+  readKernelFile,
+  syncFolder,
+} from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -17,7 +24,6 @@ import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
 import { launcherCommand } from "../host/launcher.ts";
 import { withLock } from "../host/lock.ts";
-import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
 import { sharesBlocks } from "./disk-copy.ts";
 import { splitDevice } from "./growing-disk.ts";
@@ -64,18 +70,17 @@ export async function openStoreImage(options: StoreOptions): Promise<OpenStoreIm
   if (isRootless()) return undefined;
   const [image, mount] = [join(home, STORE_NAMES.image), join(home, STORE_NAMES.mount)];
   if (sizeGb === undefined && !(await isThere(image))) return undefined;
-  const opened = await withLock({ home, name: "store" }, async () => {
+  const hold = await withLock({ home, name: "store" }, async () => {
     if (!(await isThere(image))) {
       if (sizeGb === undefined || (await sharesBlocks(home))) return undefined;
       await makeImage(home, sizeGb);
     }
     if (!(await isMounted(home))) await mountImage(options);
-    const store = { image, mount, perlDirectory };
-    const size = sizeGb === undefined ? undefined : await growStore(store, sizeGb);
-    return { size, hold: await holdMount(mount) };
+    return holdMount(mount);
   });
-  if (opened === undefined) return undefined;
-  const { size, hold } = opened;
+  if (hold === undefined) return undefined;
+  const store = { image, mount, perlDirectory };
+  const size = sizeGb === undefined ? undefined : await growStore(store, sizeGb);
   return {
     size,
     async [Symbol.asyncDispose]() {
@@ -189,13 +194,22 @@ async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> 
   const image = join(home, STORE_NAMES.image);
   const mount = join(home, STORE_NAMES.mount);
   await makeMountPoint(mount);
+  if (await hasMount(home, STORE_NAMES.mount)) {
+    const foreign = new Error(`another file system is mounted at ${mount}`);
+    throw storeFault("store was not mounted", foreign, `umount ${mount}`);
+  }
   const command = launcherCommand(perlDirectory, [["store", image, mount], ["exit"]]);
   try {
     await runProgram(command, { timeoutMs: MOUNT_TIMEOUT_MS });
   } catch (error) {
-    throw storeFault("store was not mounted", error, `xfs_repair ${image}`);
+    throw storeFault("store was not mounted", error, repairCommand(image));
   }
   await step("store.mounted");
+}
+
+/** By a device with small sectors, since the disk of the home may have larger ones than the XFS. */
+function repairCommand(image: string): string {
+  return `d=$(losetup --find --show --sector-size ${SECTOR_BYTES} '${image}') && xfs_repair $d; losetup --detach $d`;
 }
 
 /** The last one unmounts; while a service or a disk uses it, it stays. */
@@ -227,9 +241,16 @@ async function unmountUnused(home: string): Promise<void> {
   }).catch(() => undefined);
 }
 
+/** Whether the store itself is what is mounted there. */
 async function isMounted(home: string): Promise<boolean> {
-  const target = join(await realpath(home), STORE_NAMES.mount);
-  return (await readMounts()).some((mount) => mount.target === target);
+  if (!(await hasMount(home, STORE_NAMES.mount))) return false;
+  const { major, minor } = splitDevice((await stat(join(home, STORE_NAMES.mount))).dev);
+  const name = readKernelFile(`/sys/dev/block/${major}:${minor}/loop/backing_file`);
+  if (name === undefined) return false;
+  // The name of a file that was removed, or that another namespace has, leads nowhere.
+  const file = await ifThere(stat(name.trimEnd()));
+  const image = await ifThere(stat(join(home, STORE_NAMES.image)));
+  return file === undefined || (file.ino === image?.ino && file.dev === image.dev);
 }
 
 function storeFault(what: string, cause: unknown, hint: string): SandboxError {

@@ -129,10 +129,32 @@ test.skipIf(isRootless())(
         sizeGb: 1,
         fault: { message: "the growth failed" },
       });
+      expect((await stat(imageOf(home))).size).toBe(GIB);
+      await expect(open(home, 2)).rejects.toMatchObject({
+        message: `store was not mounted: another file system is mounted at ${mount}`,
+        hint: `umount ${mount}`,
+      });
     } finally {
       await run("umount", [mount]);
     }
     expect(await growStore(storeOf(home), 2)).toEqual({ sizeGb: 2 });
+  },
+);
+
+test.skipIf(isRootless())(
+  "a start does not wait for the whole of another one's growth",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = folder.path;
+    await sizeOf(home, 1);
+    const seen: number[] = [];
+    using grown = atStep("store.grown", async () => {
+      await using second = await open(home);
+      expect(second.size).toBeUndefined();
+      seen.push(await spaceOf(home));
+    });
+    expect(await sizeOf(home, 300)).toEqual({ sizeGb: 300 });
+    expect([grown.wasReached, seen]).toEqual([true, [257]]);
   },
 );
 

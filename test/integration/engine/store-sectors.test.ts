@@ -2,10 +2,11 @@
 
 import { execFile } from "node:child_process";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { isRootless } from "../../../src/common/privilege.ts";
+import { z } from "../../../src/common/schema.ts";
 import { openStoreImage, STORE_NAMES } from "../../../src/engine/storage/store-image.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -70,3 +71,29 @@ test.skipIf(isRootless())(
     }
   },
 );
+
+test.skipIf(isRootless())(
+  "the command that a store with a fault is told for works on a disk with sectors of 4 KiB",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await makeTempFolder();
+    await using small = await mountedDisk(folder.path, 512);
+    await using large = await mountedDisk(folder.path, 4096);
+    expect(await useStore(small.path, "kept")).toBe("");
+    await run("cp", ["--sparse=always", imageOf(small.path), imageOf(large.path)]);
+    for (const { path } of [small, large]) {
+      const hint = await damage(imageOf(path));
+      await run("sh", ["-c", hint]);
+      expect((await run("losetup", ["-j", imageOf(path)])).stdout).toBe("");
+      expect(await useStore(path, "")).toBe("kept");
+    }
+  },
+);
+
+/** Overwrites the first superblock; returns what the next start says to do. */
+async function damage(image: string): Promise<string> {
+  await run("dd", ["if=/dev/zero", `of=${image}`, "bs=512", "count=1", "conv=notrunc,fsync"]);
+  const options = { home: dirname(image), perlDirectory: PERL_DIRECTORY, sizeGb: SIZE_GB };
+  const fault: unknown = await openStoreImage(options).catch((error: unknown) => error);
+  return z.object({ hint: z.string() }).parse(fault).hint;
+}
