@@ -4,9 +4,9 @@
  * keys, passwords and `/usr/local`, where administrators keep private things, are not in it.
  */
 
-import { chmod, cp, lstat, mkdir, readdir, readlink, symlink, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
+import { chmod, readdir, readlink, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
 import { sha256Hex } from "../../common/hash.ts";
 import { isOpenTree } from "../../common/tree-modes.ts";
@@ -16,6 +16,7 @@ import { launcherCommand } from "../host/launcher.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import type { BuildOptions } from "./base.ts";
+import { copyReadable } from "./copy-readable.ts";
 import { LOCAL_MODE, makeFolder, readAccounts, redactSources, writeSettings } from "./settings.ts";
 
 /** Entries of /etc that programs read, and that hold nothing of this machine's owner. */
@@ -83,8 +84,6 @@ const FOLDERS = {
 
 const LOCAL_FOLDERS = ["bin", "etc", "games", "include", "lib", "sbin", "share", "src"] as const;
 
-const READABLE_BY_ALL = 0o004;
-
 /** sudo for machines that have none: `su`, which trusts the members of the group sudo. */
 const SUDO_SHIM = `#!/bin/sh
 user=root alone=/bin/sh
@@ -119,7 +118,7 @@ const OVER = "over";
 const PARTS = ["root/usr", "root/etc/passwd", `${OVER}/root`, `${OVER}/usr/local/src`] as const;
 
 /**
- * Makes the skeleton; takes a second or two. The layers use this machine's `/usr` as it is.
+ * Makes the skeleton. The layers use this machine's `/usr` as it is.
  * @throws SandboxError unavailable on a machine without a merged /usr, already_exists, canceled
  */
 export async function buildHost(
@@ -183,31 +182,6 @@ async function copyLink(name: string, root: string): Promise<void> {
     });
   }
   await symlink(target, join(root, name));
-}
-
-/** Copies what is readable by all; links stay links, owners become root. */
-async function copyReadable(path: string, root: string): Promise<void> {
-  const target = join(root, path);
-  const source = `/${path}`;
-  if (!(await isReadable(source))) return;
-  await mkdir(dirname(target), { recursive: true });
-  await cp(source, target, {
-    recursive: true,
-    verbatimSymlinks: true,
-    preserveTimestamps: true,
-    filter: isReadable,
-  });
-}
-
-async function isReadable(path: string): Promise<boolean> {
-  try {
-    const entry = await lstat(path);
-    if (entry.isSymbolicLink()) return true;
-    return (entry.isFile() || entry.isDirectory()) && (entry.mode & READABLE_BY_ALL) !== 0;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return false;
-    throw error;
-  }
 }
 
 async function trustSudoGroup(root: string): Promise<void> {
