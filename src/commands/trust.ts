@@ -4,10 +4,10 @@ import { access, constants, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText, isCode, SandboxError } from "../common/errors.ts";
 import { isThere, writeDurably } from "../common/files.ts";
+import { quoteWord } from "../common/shell-word.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import { openHome } from "./home/home.ts";
-import { quoteWord } from "./program/command-line.ts";
 import { EXIT_OK, type CommandContext } from "./program/command.ts";
 import { openAuthority, requireDomain, type LocalAuthority } from "./serve/local-authority.ts";
 

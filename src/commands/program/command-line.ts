@@ -2,13 +2,12 @@
 
 import { realpathSync } from "node:fs";
 import { join } from "node:path";
+import { quoteWord } from "../../common/shell-word.ts";
 import type { Config } from "../../config.ts";
 
 const NAME = "sandbox-mcp";
 /** Without installing anything. */
 const BY_NPX = `npx -y ${NAME}`;
-/** A shell reads these as they are. */
-const PLAIN_PATTERN = /^[\w@%+=:,./-]+$/;
 
 /**
  * The command with these words: by its name where that is on the path, by npx where npm put it into
@@ -39,9 +38,4 @@ function realPath(path: string): string | undefined {
     // Not there, or nothing that this user may see: then it is not what was started.
     return undefined;
   }
-}
-
-/** The word as a shell reads it. */
-export function quoteWord(word: string): string {
-  return PLAIN_PATTERN.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

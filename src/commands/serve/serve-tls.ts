@@ -2,9 +2,9 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { Logger } from "../../common/log.ts";
+import { quoteWord } from "../../common/shell-word.ts";
 import type { Config } from "../../config.ts";
 import type { TlsIdentity } from "../../listener/tls.ts";
-import { quoteWord } from "../program/command-line.ts";
 import { openCertificateFiles, type CertificatePaths } from "./certificate-files.ts";
 
 export interface ServeTls {

@@ -19,6 +19,7 @@ import {
 } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
+import { quoteWord } from "../../common/shell-word.ts";
 import { step } from "../../common/steps.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
@@ -196,7 +197,7 @@ async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> 
   await makeMountPoint(mount);
   if (await hasMount(home, STORE_NAMES.mount)) {
     const foreign = new Error(`another file system is mounted at ${mount}`);
-    throw storeFault("store was not mounted", foreign, `umount ${mount}`);
+    throw storeFault("store was not mounted", foreign, `umount ${quoteWord(mount)}`);
   }
   const command = launcherCommand(perlDirectory, [["store", image, mount], ["exit"]]);
   try {
@@ -209,7 +210,7 @@ async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> 
 
 /** By a device with small sectors, since the disk of the home may have larger ones than the XFS. */
 function repairCommand(image: string): string {
-  return `d=$(losetup --find --show --sector-size ${SECTOR_BYTES} '${image}') && xfs_repair $d; losetup --detach $d`;
+  return `d=$(losetup --find --show --sector-size ${SECTOR_BYTES} ${quoteWord(image)}) && xfs_repair $d; losetup --detach $d`;
 }
 
 /** The last one unmounts; while a service or a disk uses it, it stays. */

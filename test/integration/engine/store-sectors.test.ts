@@ -77,8 +77,10 @@ test.skipIf(isRootless())(
   { timeout: 60_000 },
   async () => {
     await using folder = await makeTempFolder();
-    await using small = await mountedDisk(folder.path, 512);
-    await using large = await mountedDisk(folder.path, 4096);
+    const place = join(folder.path, "it's a disk");
+    await mkdir(place);
+    await using small = await mountedDisk(place, 512);
+    await using large = await mountedDisk(place, 4096);
     expect(await useStore(small.path, "kept")).toBe("");
     await run("cp", ["--sparse=always", imageOf(small.path), imageOf(large.path)]);
     for (const { path } of [small, large]) {
