@@ -143,13 +143,30 @@ function terminalCarrier(
     release() {
       for (const stream of [input, output, orders]) stream.destroy();
     },
-    resize(newSize) {
-      const [cols, rows] = sides(newSize);
-      const order = Buffer.alloc(4);
-      order.writeUInt16BE(cols, 0);
-      order.writeUInt16BE(rows, 2);
-      if (!orders.destroyed) orders.write(order);
-    },
+    resize: createResize(orders),
+  };
+}
+
+/** Of the sizes that come while one is on its way to the relay, the newest is sent next. */
+function createResize(orders: Writable): (size: TerminalSize) => void {
+  let newest: TerminalSize | undefined;
+  let isSending = false;
+  const send = (): void => {
+    if (newest === undefined || isSending || orders.destroyed) return;
+    const [cols, rows] = sides(newest);
+    const order = Buffer.alloc(4);
+    order.writeUInt16BE(cols, 0);
+    order.writeUInt16BE(rows, 2);
+    newest = undefined;
+    isSending = true;
+    orders.write(order, () => {
+      isSending = false;
+      send();
+    });
+  };
+  return (size) => {
+    newest = size;
+    send();
   };
 }
 
