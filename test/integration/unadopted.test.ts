@@ -2,14 +2,17 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createService } from "../../src/client/service.ts";
 import { SandboxError } from "../../src/common/errors.ts";
 import { z } from "../../src/common/schema.ts";
+import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
 import { createLastingEngine } from "../support/engine/lasting-engine.ts";
 import { createLayerEngine } from "../support/engine/layer-engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
+import { startServer } from "../support/mcp/mcp-server.ts";
 import { startTestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -63,6 +66,39 @@ test.for([
   const listed = listSchema.parse(reply.body);
   expect(listed.map(({ state }) => state)).toEqual(states);
   expect(listed.filter((one) => "isolation" in one)).toEqual([]);
+});
+
+test("another team sees nothing of it, in lists or at the gateway", async () => {
+  await using scene = await leaveOne({ secure: true });
+  await using service = await scene.start();
+  const { sandboxID } = scene.sandbox;
+  const { store } = service.embedded;
+  const { key } = createKey(store, scene.clock, { name: "x", team: "others" });
+  const headers = { "x-api-key": key };
+  for (const path of ["/sandboxes", "/v2/sandboxes"]) {
+    const reply = await service.call({ path, headers });
+    expect([reply.body, reply.headers["x-total-running"] ?? "0"]).toEqual([[], "0"]);
+  }
+  for (const rest of ["", "/metrics"]) {
+    const reply = await service.call({ path: `/sandboxes/${sandboxID}${rest}`, headers });
+    expect([reply.status, reply.text]).toEqual([404, expect.not.stringContaining("adopted")]);
+  }
+  const wrong = { "x-access-token": "wrong" };
+  const entered = await service.enter({ sandboxID }, { path: "/health", headers: wrong });
+  expect([entered.status, entered.text]).toEqual([502, expect.not.stringContaining("adopted")]);
+});
+
+test("list_sandboxes shows it, and a tool that needs it tells why it cannot be had", async () => {
+  await using scene = await leaveOne();
+  await using started = await scene.start();
+  await using service = createService(started.embedded);
+  await using server = await startServer({ test: started, service });
+  const { sandboxID } = scene.sandbox;
+  const listed = await server.ask("list_sandboxes", {});
+  expect(listed).toContain(sandboxID);
+  expect(listed).toContain("running");
+  const told = await server.ask("run_process", { sandbox_id: sandboxID, cmd: "true" });
+  expect(told).toContain("is not adopted yet");
 });
 
 test("a list counts it among the running ones", async () => {
