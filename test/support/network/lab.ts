@@ -60,6 +60,11 @@ const NAMES = {
  * end of the program.
  */
 const COUNTED = "ct state new,invalid,untracked counter";
+/**
+ * When slirp4netns ends, its kernel ends the connections that it has kept of sandboxes, some later than
+ * connections are tracked; whoever has begun one was counted.
+ */
+const IGNORES_ENDS = "nft add rule inet count come tcp flags & (fin | rst) != 0 return";
 /** After connections are tracked. */
 const COUNTING = "priority mangle ; }";
 
@@ -116,6 +121,7 @@ export async function startLab(user?: number): Promise<Lab> {
     ...addresses.map((address) => `ip addr add ${address}/24 dev far0`),
     "nft add table inet count",
     `nft add chain inet count come { type filter hook prerouting ${COUNTING}`,
+    ...(user === undefined ? [] : [IGNORES_ENDS]),
     `nft add rule inet count come iifname far0 meta protocol ip ${COUNTED}`,
     "nft add chain inet count stray { type filter hook prerouting priority raw ; }",
     `nft add rule inet count stray iifname far0 meta protocol ip ip daddr != { ${PUBLIC.join(" , ")} } counter`,
