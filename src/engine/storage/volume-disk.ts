@@ -30,7 +30,7 @@ import {
   MOUNT_MODE,
   unmountUnheld,
 } from "./mount-point.ts";
-import { findDisksFolder } from "./store-image.ts";
+import { findDisksFolder, removeStoreDisk } from "./store-image.ts";
 
 /** In a home: the folders of all disks of volumes. */
 const DISKS = "volume-disks";
@@ -107,6 +107,8 @@ async function makeLocked(
   if (await isThere(folder)) return;
   const draft = draftOf(folder);
   await removeFolder(draft);
+  // Of a try whose folder did not outlive a power cut.
+  await removeStoreDisk(home, "volumes", volumeId);
   await mkdir(join(draft, DISK_NAMES.mount), { recursive: true, mode: MOUNT_MODE });
   const place = await findDisksFolder(home, "volumes");
   const image = await placeImage({ directory: draft, place, name: volumeId });

@@ -1,11 +1,16 @@
 /** Disks in the store of a home whose containers or volumes are gone. */
 
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { openStoreImage } from "../../../src/engine/storage/store-image.ts";
+import {
+  createVolumeDiskMaker,
+  mountVolumeDisks,
+  unmountVolumeDisks,
+} from "../../../src/engine/storage/volume-disk.ts";
 import { removeLostVolumeImages } from "../../../src/sandboxes/reclaim/lost-store-disks.ts";
 import { containersDirectory, reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -95,3 +100,25 @@ test.skipIf(isRootless())("a store that cannot be read keeps nothing else", asyn
   expect(removed).toEqual([{ kind: "tool", name: "daemon" }]);
   expect(failures).toMatchObject([{ kind: "sandbox", name: "disks in the store" }]);
 });
+
+test.skipIf(isRootless())(
+  "the disk of a volume is made where a power cut has left an image without its folder",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = folder.path;
+    await using image = await openStoreImage({ home, perlDirectory: PERL_DIRECTORY, sizeGb: 1 });
+    expect(image).toBeDefined();
+    const id = volumeId("4");
+    const left = join(home, "store/volumes", id, "disk.img");
+    await mkdir(dirname(left), { recursive: true });
+    await writeFile(left, "half of an image");
+    const { signal } = new AbortController();
+    const maker = createVolumeDiskMaker(home, PERL_DIRECTORY);
+    const disk = { volumeId: id, sizeMb: 64, owner: 0 };
+    await maker.make(disk, signal);
+    const [hold] = await mountVolumeDisks(home, PERL_DIRECTORY, [disk]);
+    await hold?.close();
+    await unmountVolumeDisks(home, [id]);
+    expect((await stat(left)).size).toBe(64 * 1024 ** 2);
+  },
+);

@@ -44,20 +44,27 @@ export async function checkCut(
   history: Expected,
   position: number,
 ): Promise<string[]> {
+  const faults: string[] = [];
   try {
     await openHome(path);
     await using stack = new AsyncDisposableStack();
     stack.use(await openStoreImage({ home: path, perlDirectory: PERL_DIRECTORY }));
     const store = stack.use(openStore({ path: join(path, "state.db") }));
-    const faults = [...checkDatabase(path, "state.db"), ...checkDatabase(path, "state.db-logs")];
+    faults.push(...checkDatabase(path, "state.db"), ...checkDatabase(path, "state.db-logs"));
     const home = { path, store, trees: new Map<string, string>() };
     await openSecrets(path, store);
     faults.push(...(await cleanUp(home)), ...(await findHalves(home)));
     stack.use(await mountVolumes(home));
     return [...faults, ...(await compare(home, history, position))];
   } catch (error) {
-    return [`the home does not open: ${errorText(error)}`];
+    return [...faults, `the home does not open: ${reasonsOf(error)}`];
   }
+}
+
+/** With all causes: what failed is a program that tells it only once. */
+function reasonsOf(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause === undefined ? errorText(error) : `${errorText(error)}: ${reasonsOf(cause)}`;
 }
 
 function checkDatabase(path: string, name: string): string[] {
