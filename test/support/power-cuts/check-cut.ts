@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { openHome } from "../../../src/commands/home/home.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { errorText } from "../../../src/common/errors.ts";
+import { describeError } from "../../../src/common/log.ts";
 import { hasStoreImage, openStoreImage } from "../../../src/engine/storage/store-image.ts";
 import { mountVolumeDisks, unmountVolumeDisks } from "../../../src/engine/storage/volume-disk.ts";
 import { forgetUnfinished } from "../../../src/sandboxes/reclaim/instance-rows.ts";
@@ -57,14 +58,10 @@ export async function checkCut(
     stack.use(await mountVolumes(home));
     return [...faults, ...(await compare(home, history, position))];
   } catch (error) {
-    return [...faults, `the home does not open: ${reasonsOf(error)}`];
+    const { message, causes = [] } = describeError(error);
+    const reasons = [message, ...causes.map((cause) => cause.message)];
+    return [...faults, `the home does not open: ${reasons.join(": ")}`];
   }
-}
-
-/** With all causes: what failed is a program that tells it only once. */
-function reasonsOf(error: unknown): string {
-  const cause = error instanceof Error ? error.cause : undefined;
-  return cause === undefined ? errorText(error) : `${errorText(error)}: ${reasonsOf(cause)}`;
 }
 
 function checkDatabase(path: string, name: string): string[] {

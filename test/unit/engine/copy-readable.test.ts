@@ -30,7 +30,7 @@ test("files, folders and links that all may read are copied with modes and times
   await writeFile(join(source, "open/secret"), "secret", { mode: 0o640 });
   await symlink("../nowhere", join(source, "open/link"));
   execFileSync("sh", ["-c", `mkfifo -m 644 "$1"`, "sh", join(source, "open/pipe")]);
-  await chmod(join(source, "open"), 0o555);
+  await chmod(join(source, "open"), 0o775);
 
   await copyReadable(source.slice(1), root);
   await copyReadable("is/not/there", root);
@@ -43,7 +43,7 @@ test("files, folders and links that all may read are copied with modes and times
     "open/link",
     "open/program",
   ]);
-  expect((await lstat(join(copy, "open"))).mode & 0o7777).toBe(0o555);
+  expect((await lstat(join(copy, "open"))).mode & 0o7777).toBe(0o775);
   const { mode, mtime } = await lstat(join(copy, "open/program"));
   expect([mode & 0o7777, mtime]).toEqual([0o755, MODIFIED]);
   expect(await readFile(join(copy, "open/program"), "utf8")).toBe("text");

@@ -27,6 +27,8 @@ test("they take no memory, and the newest one holds once it reads again", async 
     size: { cols: 80, rows: 24 },
     relay: ["perl", "-f", `${PERL_DIRECTORY}/terminal.pl`],
   });
+  using stack = new DisposableStack();
+  stack.defer(() => terminal.release());
   let shown = "";
   for (const { stream } of terminal.outputs) {
     stream.setEncoding("utf8").on("data", (text: string) => (shown += text));
@@ -50,5 +52,4 @@ test("they take no memory, and the newest one holds once it reads again", async 
     return shown;
   };
   await expect.poll(ask).toContain("45 123\r\n");
-  terminal.release();
 });
