@@ -3,40 +3,16 @@
  * the kernel refuses connections.
  */
 
-import { once } from "node:events";
 import { rm } from "node:fs/promises";
-import { createServer, type Server } from "node:net";
 import { join } from "node:path";
-import { listenAtPath } from "../common/listen-at-path.ts";
-import { isListening } from "../common/listening.ts";
+import { isListening, proveLife } from "../common/listening.ts";
 
 const SUFFIX = ".sock";
 const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
 
 /** Holds the lease of an owner until disposed. */
-export async function startLease(root: string, owner: string): Promise<AsyncDisposable> {
-  const path = leasePath(root, owner);
-  const server = createServer((socket) => socket.destroy());
-  const close = async () => {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    server.close(() => resolve());
-    await promise;
-  };
-  const stop = await listen(server, path, close);
-  // A lease does not keep the process running.
-  server.unref();
-  return { [Symbol.asyncDispose]: stop };
-}
-
-async function listen(
-  server: Server,
-  path: string,
-  close: () => Promise<void>,
-): Promise<() => Promise<void>> {
-  if (process.platform !== "win32") return listenAtPath(server, path, close);
-  server.listen(path);
-  await once(server, "listening");
-  return close;
+export function startLease(root: string, owner: string): Promise<AsyncDisposable> {
+  return proveLife(leasePath(root, owner));
 }
 
 /** Whether an owner lives; also one that is too busy to answer. */

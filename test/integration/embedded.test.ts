@@ -25,9 +25,11 @@ test("an instance leaves nothing but database and seed", async () => {
     expect(created).toHaveLength(2);
     const folder = join(home.path, "instances", service.embedded.instance);
     const modes = await Promise.all(
-      ["", "door.sock", "token"].map(async (name) => (await stat(join(folder, name))).mode & 0o777),
+      ["", "door.sock", "life.sock", "token"].map(
+        async (name) => (await stat(join(folder, name))).mode & 0o777,
+      ),
     );
-    expect(modes).toEqual([0o700, 0o600, 0o600]);
+    expect(modes).toEqual([0o700, 0o600, 0o600, 0o600]);
     expect(await readFile(join(folder, "token"), "utf8")).toBe(service.embedded.apiKey);
   }
   expect(await readdir(join(home.path, "instances"))).toEqual([]);
@@ -81,6 +83,27 @@ test("a named instance starts once the one that stops has ended", async () => {
   await ending;
   expect(order).toEqual(["ended", "started"]);
   expect((await second.call({ path: "/sandboxes" })).status).toBe(200);
+});
+
+test("what an instance without a name has is its own until it has ended", async () => {
+  await using home = await makeTempFolder();
+  const engine = createHeldEngine();
+  await using first = await startTestService({ home: home.path, engine: engine.engine });
+  const { instance } = first.embedded;
+  await first.create();
+  using held = engine.hold("end");
+  const ending = first.embedded[Symbol.asyncDispose]();
+  await held.reached;
+  expect(await isAlive(home.path, instance)).toBe(false);
+  using store = openStore({ path: join(home.path, "state.db") });
+  const { engine: other } = createHeldEngine();
+  const options = { engine: other, store, home: home.path, self: undefined, takesKept: true };
+  const failures: CleanUpFailure[] = [];
+  const onFailure = (failure: CleanUpFailure) => failures.push(failure);
+  expect([await reclaim({ ...options, onFailure }), failures]).toEqual([[], []]);
+  held[Symbol.dispose]();
+  await ending;
+  expect(await readdir(join(home.path, "instances"))).toEqual([]);
 });
 
 test("a start that waits for one that stops says so, and its signal ends the wait", async () => {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { FindRun } from "../../client/direct-connection.ts";
 import type { PublicAddress } from "../../client/service.ts";
 import { createSystemClock, type Clock } from "../../common/clock.ts";
+import { proveLife } from "../../common/listening.ts";
 import type { Logger } from "../../common/log.ts";
 import type { ContainerLimits, Engine } from "../../engine/engine.ts";
 import { holdLock } from "../../engine/host/lock.ts";
@@ -15,7 +16,7 @@ import type { TlsIdentity } from "../../listener/tls.ts";
 import type { McpHttp } from "../../mcp/http/http.ts";
 import { createKeyCheck, type KeyCheck } from "../../sandboxes/keys.ts";
 import { requireKnownContent } from "../../sandboxes/reclaim/lost-database.ts";
-import { controlSocketPath, markKept } from "../../sandboxes/reclaim/reclaim.ts";
+import { controlSocketPath, lifeSocketPath, markKept } from "../../sandboxes/reclaim/reclaim.ts";
 import { startSandboxes, type Sandboxes, type PassedOptions } from "../../sandboxes/sandboxes.ts";
 import type { BuiltInTemplate } from "../../sandboxes/templates/built-ins.ts";
 import { openStore } from "../../store/sqlite.ts";
@@ -113,6 +114,8 @@ export async function startEmbeddedService(
   // The lock is held from the check whether an instance runs until its own listener is open.
   await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
   const apiKey = await claimInstance(home, instance);
+  // Without a lock of its name: others must not take what it still has while it stops.
+  if (!isNamed) stack.use(await proveLife(lifeSocketPath(home, instance)));
   stack.defer(() => leaveInstance(home, instance, isNamed));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
   await requireKnownContent(home, store);

@@ -90,7 +90,9 @@ export async function removeContainer(
   routers: Routers,
 ): Promise<void> {
   try {
-    if ((await readRecord(directory)) === undefined) await endRuntimeProcesses(directory);
+    const record = await readRecord(directory);
+    const mayBeStarting = record === undefined || record.unsyncedSince !== undefined;
+    if (mayBeStarting) await endRuntimeProcesses(directory);
     await cgroup.kill();
     await step("removal.killed");
     // After the last process, and before the number of its ids is free for another container.

@@ -88,6 +88,14 @@ export function controlSocketPath(home: string, instance: string): string {
   return join(instanceDirectory(home, instance), "door.sock");
 }
 
+/**
+ * A socket of an instance without a name, which listens until all that the instance has is gone: the
+ * control socket takes no connections any more while it stops.
+ */
+export function lifeSocketPath(home: string, instance: string): string {
+  return join(instanceDirectory(home, instance), "life.sock");
+}
+
 /** Whether an instance answers at its control socket. */
 export function isAlive(home: string, instance: string): Promise<boolean> {
   return isListening(controlSocketPath(home, instance));
@@ -187,9 +195,9 @@ export async function removeDeadFronts(home: string, onFailure: TellFailure): Pr
   await cleanUp({ kind: "instance", names, remove }, onFailure);
 }
 
-/** One with a fixed name that stops has closed its socket, and keeps its lock until its end. */
+/** One that stops has closed its control socket: a lock, or another socket, tells of its end. */
 async function isStopping(home: string, instance: string): Promise<boolean> {
-  if (UNNAMED_PATTERN.test(instance)) return false;
+  if (UNNAMED_PATTERN.test(instance)) return isListening(lifeSocketPath(home, instance));
   const lock = await tryLock(home, "service");
   await lock?.[Symbol.asyncDispose]();
   return lock === undefined;

@@ -7,7 +7,11 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Routers } from "../../../src/engine/network/router.ts";
 import { openCgroup } from "../../../src/engine/oci/cgroups.ts";
-import { RECORD_NAME } from "../../../src/engine/oci/container-record.ts";
+import {
+  RECORD_NAME,
+  withUnsyncedDisk,
+  writeRecord,
+} from "../../../src/engine/oci/container-record.ts";
 import { removeContainer } from "../../../src/engine/oci/remove-container.ts";
 import { endRuntimeProcesses, findProcesses } from "../../../src/engine/oci/runtime-processes.ts";
 import { createRandom } from "../../support/random.ts";
@@ -27,6 +31,16 @@ const LEAVES = `
 /** Where no cgroup holds what was begun. */
 const HOST = { unified: undefined, legacy: [], hasSwapLimit: false };
 const ID = "i0123456789";
+const RECORD = {
+  id: ID,
+  // No process has this number.
+  pid: 2 ** 22 + 1,
+  startTicks: "1",
+  idBase: 1,
+  level: "container",
+  daemon: "",
+  isHalted: false,
+} as const;
 const NO_ROUTERS: Routers = {
   outlivesProcess: false,
   hasLost: async () => true,
@@ -66,11 +80,18 @@ test("the removal of a container without a record ends what starts it, that of a
   const remove = async () =>
     removeContainer(folder.path, openCgroup(HOST, ID, folder.path), NO_ROUTERS);
   await startLeaving(folder.path, 0, 0);
-  const record = { id: ID, pid: 2 ** 22 + 1, startTicks: "1", idBase: 1, level: "container" };
-  await writeFile(join(folder.path, RECORD_NAME), JSON.stringify(record));
+  await writeFile(join(folder.path, RECORD_NAME), JSON.stringify(RECORD));
   await remove();
   expect(listOf(folder.path)).toHaveLength(1);
   await mkdir(folder.path);
   await remove();
+  expect(listOf(folder.path)).toEqual([]);
+});
+
+test("the removal of a halted container ends what boots it", async () => {
+  await using folder = await makeTempFolder();
+  await startLeaving(folder.path, 0, 0);
+  await writeRecord(folder.path, withUnsyncedDisk(RECORD));
+  await removeContainer(folder.path, openCgroup(HOST, ID, folder.path), NO_ROUTERS);
   expect(listOf(folder.path)).toEqual([]);
 });
