@@ -132,6 +132,9 @@ test("what a dead instance left is removed, what a living one has is not", async
     await mkdir(join(folder, path), { recursive: true });
     if (name === "kept") await writeFile(join(folder, "keep"), "");
   }
+  // Killed before it had a control socket.
+  await mkdir(join(home.path, "instances", "0a1b2c3d"));
+  await writeFile(join(home.path, "instances", "0a1b2c3d", "life.sock"), "");
   // As of a clock that was ahead.
   const future = new Date(Date.now() + 365 * 86_400_000);
   await utimes(join(home.path, "instances", "ahead"), future, future);
@@ -147,6 +150,7 @@ test("what a dead instance left is removed, what a living one has is not", async
     },
   };
   expect(await reclaim(options)).toEqual([
+    { kind: "instance", name: "0a1b2c3d" },
     { kind: "instance", name: "ahead" },
     { kind: "sandbox", name: "iabc" },
     { kind: "instance", name: "dead" },

@@ -4,7 +4,7 @@ import { rm, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
 import { isFarAway } from "../../common/clock.ts";
-import { listFolder } from "../../common/files.ts";
+import { ifThere, listFolder } from "../../common/files.ts";
 import { isListening } from "../../common/listening.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import type { Engine } from "../../engine/engine.ts";
@@ -170,14 +170,20 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 }
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
-  if ((await isAlive(home, instance)) || (await isStopping(home, instance))) return true;
-  // An instance opens its control socket before it makes the folder of its containers, and closes it
-  // before all else: one with that folder is not starting any more.
+  // First: what it shows listens from the moment when it has its name.
   const names = await listFolder(instanceDirectory(home, instance));
-  const folder = basename(containersDirectory(home, instance));
-  if (names.includes("door.sock") || names.includes(folder)) return false;
-  const { mtimeMs } = await stat(instanceDirectory(home, instance));
-  return !isFarAway(mtimeMs, MIN_AGE_MS);
+  if ((await isAlive(home, instance)) || (await isStopping(home, instance))) return true;
+  // An instance opens its sockets before it makes the folder of its containers, and closes them before
+  // that is gone: one that shows any of them is not starting any more.
+  const paths = [
+    controlSocketPath(home, instance),
+    lifeSocketPath(home, instance),
+    containersDirectory(home, instance),
+  ];
+  if (paths.some((path) => names.includes(basename(path)))) return false;
+  const entry = await ifThere(stat(instanceDirectory(home, instance)));
+  // One that has gone meanwhile needs no clean-up.
+  return entry === undefined || !isFarAway(entry.mtimeMs, MIN_AGE_MS);
 }
 
 /** Removes the folders of dead fronts of a cluster: they have a socket and nothing else. */

@@ -15,6 +15,7 @@ export const LONG_FILES = {
     "test/e2e/faults/guardian-deadlines.test.ts",
     "test/e2e/faults/guardian-kill.test.ts",
     "test/e2e/faults/mount-copies.test.ts",
+    "test/e2e/faults/overlapping-sessions.test.ts",
     "test/e2e/faults/pool.test.ts",
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
