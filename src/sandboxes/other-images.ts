@@ -16,7 +16,7 @@ import { openVolumeDisk } from "../engine/storage/volume-disk.ts";
 import type { Folders, Services, Tenant } from "./context.ts";
 import { NO_OTHERS, promisedOf, type OtherImages } from "./disks/disk-budget.ts";
 import type { CopyLedger } from "./disks/disk-space.ts";
-import { containersDirectory } from "./reclaim/reclaim.ts";
+import { containersDirectory } from "./reclaim/instance-folder.ts";
 
 const LOOKS_PER_TURN = 32;
 /** In a home, where it is mounted: the disk of a container of an instance, and that of a volume. */

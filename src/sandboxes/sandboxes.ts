@@ -30,9 +30,9 @@ import {
 import { adoptSandboxes } from "./reclaim/adopt.ts";
 import { discard } from "./reclaim/discard.ts";
 import { expireDue, nextExpiry } from "./reclaim/end-sandbox.ts";
+import { containersDirectory } from "./reclaim/instance-folder.ts";
 import { forgetUnfinished } from "./reclaim/instance-rows.ts";
 import { reclaimAtStart } from "./reclaim/reclaim-at-start.ts";
-import { containersDirectory } from "./reclaim/reclaim.ts";
 import { endEntry } from "./registry.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";

@@ -15,8 +15,12 @@ import type { ListenAddress } from "../../listener/open-server.ts";
 import type { TlsIdentity } from "../../listener/tls.ts";
 import type { McpHttp } from "../../mcp/http/http.ts";
 import { createKeyCheck, type KeyCheck } from "../../sandboxes/keys.ts";
+import {
+  controlSocketPath,
+  lifeSocketPath,
+  markKept,
+} from "../../sandboxes/reclaim/instance-folder.ts";
 import { requireKnownContent } from "../../sandboxes/reclaim/lost-database.ts";
-import { controlSocketPath, lifeSocketPath, markKept } from "../../sandboxes/reclaim/reclaim.ts";
 import { startSandboxes, type Sandboxes, type PassedOptions } from "../../sandboxes/sandboxes.ts";
 import type { BuiltInTemplate } from "../../sandboxes/templates/built-ins.ts";
 import { openStore } from "../../store/sqlite.ts";

@@ -13,7 +13,7 @@ import {
   instanceDirectory,
   isAlive,
   listContainers,
-} from "../../sandboxes/reclaim/reclaim.ts";
+} from "../../sandboxes/reclaim/instance-folder.ts";
 import { forgetAddress } from "./serve-address.ts";
 
 /** Of an instance with a fixed name, while it is taken or left. */

@@ -14,7 +14,7 @@ import { canShareUsr } from "../../engine/host/id-maps.ts";
 import { openStoreImage } from "../../engine/storage/store-image.ts";
 import { prepareTrust } from "../../engine/templates/trust.ts";
 import type { OnExit } from "../../mcp/state.ts";
-import { controlSocketPath, isAlive } from "../../sandboxes/reclaim/reclaim.ts";
+import { controlSocketPath, isAlive } from "../../sandboxes/reclaim/instance-folder.ts";
 import { openHome } from "../home/home.ts";
 import { commandLine } from "../program/command-line.ts";
 import { holdProgramFiles } from "../program/program-copies.ts";

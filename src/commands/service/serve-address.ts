@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { readIfThere, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import type { Config } from "../../config.ts";
-import { instanceDirectory, isAlive } from "../../sandboxes/reclaim/reclaim.ts";
+import { instanceDirectory, isAlive } from "../../sandboxes/reclaim/instance-folder.ts";
 import { withoutPort } from "../../wire/address.ts";
 
 const addressSchema = z.object({

@@ -1,15 +1,14 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
-import { rm, stat, writeFile } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
 import { isFarAway } from "../../common/clock.ts";
-import { ifThere, listFolder } from "../../common/files.ts";
-import { isListening } from "../../common/listening.ts";
+import { listFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { removeImage } from "../../engine/gvisor/remove-image.ts";
-import { tryLock, withLock } from "../../engine/host/lock.ts";
+import { withLock } from "../../engine/host/lock.ts";
 import { hasTimeLeft } from "../../engine/oci/deadline.ts";
 import { endGuardian } from "../../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../../engine/storage/layers.ts";
@@ -26,11 +25,17 @@ import { forgetLostLines } from "../template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "../template-builds/cache.ts";
 import { pruneImages } from "../templates/image-templates.ts";
 import { removeTraces } from "./discard.ts";
+import {
+  containersDirectory,
+  controlSocketPath,
+  hasKeepMark,
+  instanceDirectory,
+  isUnnamed,
+  listContainers,
+  mayLive,
+} from "./instance-folder.ts";
 import { forgetInstance, ownersOf } from "./instance-rows.ts";
 import { removeLostStoreDisks, removeLostVolumeImages } from "./lost-store-disks.ts";
-
-/** An instance makes its folder before its socket; one this young may still be starting. */
-const MIN_AGE_MS = 60_000;
 
 /** A clean-up ends each container of a dead instance; another one waits for it this long. */
 const CLEAN_UP_TIMEOUT_MS = 10 * 60_000;
@@ -53,52 +58,9 @@ export interface ReclaimOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A file in the folder of an instance that leaves its sandboxes at its end. */
-const KEEP_MARK = "keep";
-/** The name of an instance that was given none. */
-const UNNAMED_PATTERN = /^[0-9a-f]{8}$/;
-
-/** Says whether the sandboxes of this instance stay while it is not there. */
-export async function markKept(home: string, instance: string, isKept: boolean): Promise<void> {
-  const path = join(instanceDirectory(home, instance), KEEP_MARK);
-  if (isKept) await writeFile(path, "");
-  else await rm(path, { force: true });
-}
-
 export interface Reclaimed {
   readonly kind: "sandbox" | "instance" | "layer" | "volume" | "tool";
   readonly name: string;
-}
-
-export function instanceDirectory(home: string, instance: string): string {
-  return join(home, "instances", instance);
-}
-
-export function containersDirectory(home: string, instance: string): string {
-  return join(instanceDirectory(home, instance), "s");
-}
-
-/** The sandboxes of an instance that have a folder. */
-export function listContainers(home: string, instance: string): Promise<string[]> {
-  return listFolder(containersDirectory(home, instance));
-}
-
-/** The control socket of an instance; it takes connections as long as the instance runs. */
-export function controlSocketPath(home: string, instance: string): string {
-  return join(instanceDirectory(home, instance), "door.sock");
-}
-
-/**
- * A socket of an instance without a name, which listens until all that the instance has is gone: the
- * control socket takes no connections any more while it stops.
- */
-export function lifeSocketPath(home: string, instance: string): string {
-  return join(instanceDirectory(home, instance), "life.sock");
-}
-
-/** Whether an instance answers at its control socket. */
-export function isAlive(home: string, instance: string): Promise<boolean> {
-  return isListening(controlSocketPath(home, instance));
 }
 
 /**
@@ -152,7 +114,7 @@ async function isLeft({ home, takesKept }: ReclaimOptions, instance: string): Pr
   if (await mayLive(home, instance)) return false;
   if (takesKept || !(await hasKeepMark(home, instance))) return true;
   // No later process has its name: what is paused in it cannot be resumed either.
-  if (!UNNAMED_PATTERN.test(instance)) return false;
+  if (!isUnnamed(instance)) return false;
   return !(await hasTimeLeft(containersDirectory(home, instance)));
 }
 
@@ -165,48 +127,19 @@ async function listEveryContainer(home: string): Promise<string[]> {
   return directories;
 }
 
-async function hasKeepMark(home: string, instance: string): Promise<boolean> {
-  return (await listFolder(instanceDirectory(home, instance))).includes(KEEP_MARK);
-}
-
-async function mayLive(home: string, instance: string): Promise<boolean> {
-  // First: what it shows listens from the moment when it has its name.
-  const names = await listFolder(instanceDirectory(home, instance));
-  if ((await isAlive(home, instance)) || (await isStopping(home, instance))) return true;
-  // An instance opens its sockets before it makes the folder of its containers, and closes them before
-  // that is gone: one that shows any of them is not starting any more.
-  const paths = [
-    controlSocketPath(home, instance),
-    lifeSocketPath(home, instance),
-    containersDirectory(home, instance),
-  ];
-  if (paths.some((path) => names.includes(basename(path)))) return false;
-  const entry = await ifThere(stat(instanceDirectory(home, instance)));
-  // One that has gone meanwhile needs no clean-up.
-  return entry === undefined || !isFarAway(entry.mtimeMs, MIN_AGE_MS);
-}
-
 /** Removes the folders of dead fronts of a cluster: they have a socket and nothing else. */
 export async function removeDeadFronts(home: string, onFailure: TellFailure): Promise<void> {
   const socket = basename(controlSocketPath(home, ""));
   const isDead = async (instance: string) => {
     const names = await listFolder(instanceDirectory(home, instance));
     const isFront = names.every((name) => name.startsWith(socket));
-    return isFront && UNNAMED_PATTERN.test(instance) && !(await mayLive(home, instance));
+    return isFront && isUnnamed(instance) && !(await mayLive(home, instance));
   };
   const remove = async (instance: string) => {
     if (await isDead(instance)) await removeTree(instanceDirectory(home, instance));
   };
   const names = await listFolder(join(home, "instances"));
   await cleanUp({ kind: "instance", names, remove }, onFailure);
-}
-
-/** One that stops has closed its control socket: a lock, or another socket, tells of its end. */
-async function isStopping(home: string, instance: string): Promise<boolean> {
-  if (UNNAMED_PATTERN.test(instance)) return isListening(lifeSocketPath(home, instance));
-  const lock = await tryLock(home, "service");
-  await lock?.[Symbol.asyncDispose]();
-  return lock === undefined;
 }
 
 /** One with a fixed name may be starting again: it takes the same lock until it can be reached. */

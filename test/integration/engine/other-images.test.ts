@@ -16,7 +16,7 @@ import {
 } from "../../../src/engine/storage/disk.ts";
 import { NO_OTHERS } from "../../../src/sandboxes/disks/disk-budget.ts";
 import { notePromisedToOthers, readOtherImages } from "../../../src/sandboxes/other-images.ts";
-import { containersDirectory } from "../../../src/sandboxes/reclaim/reclaim.ts";
+import { containersDirectory } from "../../../src/sandboxes/reclaim/instance-folder.ts";
 import { startVolumeDisks } from "../../../src/sandboxes/volumes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { DISKS, VOLUME_LEVELS } from "../../support/control/volume-levels.ts";

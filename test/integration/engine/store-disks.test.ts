@@ -11,8 +11,9 @@ import {
   mountVolumeDisks,
   unmountVolumeDisks,
 } from "../../../src/engine/storage/volume-disk.ts";
+import { containersDirectory } from "../../../src/sandboxes/reclaim/instance-folder.ts";
 import { removeLostVolumeImages } from "../../../src/sandboxes/reclaim/lost-store-disks.ts";
-import { containersDirectory, reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
+import { reclaim } from "../../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createBareEngine } from "../../support/engine/bare-engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
