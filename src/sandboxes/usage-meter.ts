@@ -199,8 +199,12 @@ function add({ recent, old }: History, sample: Sample): void {
   recent.push(sample);
   if (recent.length <= MAX_RECENT) return;
   const leaving = recent.shift();
-  const newestMs = old.at(-1)?.atMs ?? -Infinity;
-  if (leaving === undefined || Math.abs(leaving.atMs - newestMs) < OLD_STEP_MS) return;
+  if (leaving === undefined) return;
+  const newest = old.at(-1);
+  if (newest !== undefined && Math.abs(leaving.atMs - newest.atMs) < OLD_STEP_MS) {
+    old[old.length - 1] = { ...toPeak(newest, leaving), atMs: newest.atMs };
+    return;
+  }
   old.push(leaving);
   if (old.length > MAX_OLD) old.shift();
 }
@@ -214,6 +218,25 @@ function select(history: History | undefined, { startMs, endMs }: SampleRange): 
   const spanMs = (wanted.at(-1)?.atMs ?? 0) - firstMs;
   const stepMs = STEPS.find(([underMs]) => spanMs < underMs)?.[1] ?? INTERVAL_MS;
   if (stepMs === INTERVAL_MS) return wanted;
-  const steps = new Map(wanted.map((sample) => [Math.floor(sample.atMs / stepMs), sample]));
-  return [...steps.values()];
+  const newest = wanted.pop();
+  const steps = new Map<number, Sample>();
+  for (const sample of wanted) {
+    const number = Math.floor(sample.atMs / stepMs);
+    steps.set(number, toPeak(steps.get(number), sample));
+  }
+  // That is asked for to learn what is used now.
+  return [...steps.values(), ...(newest === undefined ? [] : [newest])];
+}
+
+/** The later sample, with the most that was used in the time of both: a short peak stays visible. */
+function toPeak(earlier: Sample | undefined, later: Sample): Sample {
+  if (earlier === undefined) return later;
+  const most = (read: (sample: Sample) => number) => Math.max(read(earlier), read(later));
+  return {
+    ...later,
+    cpuUsedPercent: most((sample) => sample.cpuUsedPercent),
+    memoryBytes: most((sample) => sample.memoryBytes),
+    cacheBytes: most((sample) => sample.cacheBytes),
+    diskBytes: most((sample) => sample.diskBytes),
+  };
 }

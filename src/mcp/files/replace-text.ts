@@ -29,10 +29,10 @@ export interface Replaced {
  * @throws SandboxError invalid_argument for too many occurrences, and a result that is too large.
  */
 export function replaceText(before: string, edit: Replacement): Replaced {
-  const { old_string: oldString } = edit;
+  const { old_string: oldString, new_string: newString } = edit;
   const places = findOccurrences(before, edit);
   if (hasReturnsAlone(before) && !/\r(?!\n)/.test(oldString)) return replaceByReturns(before, edit);
-  if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
+  if (![before, oldString, newString].some((text) => text.includes("\r\n"))) {
     return join(before, places, edit);
   }
   // An old string with CRLF that is found is meant so: the line ends may be what is to be changed.
@@ -103,6 +103,7 @@ function replaceAcross(before: string, edit: Replacement): Replaced {
   const places = findOccurrences(plain, { ...edit, old_string: wanted });
   const newLines = edit.new_string.replaceAll("\r\n", "\n");
   const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
+  const isUniform = isWindows || (before.includes("\n") && !before.includes("\r\n"));
   const count = places.length;
   if (count !== 1 && !edit.replace_all) return { count, after: before, lines: [], fact: undefined };
   // A line feed may become two characters.
@@ -116,8 +117,8 @@ function replaceAcross(before: string, edit: Replacement): Replaced {
     const [start, end] = [toPlace(at), toPlace(at + wanted.length)];
     const first = /\r?\n/.exec(before.slice(start, end))?.[0];
     const lineEnd = first ?? (isWindows ? "\r\n" : "\n");
-    // What a caller wrote for a file of mixed line ends stays as it is written.
-    const isKept = first === undefined && !isWindows;
+    // What a caller wrote for a file of mixed line ends, or of none, stays as it is written.
+    const isKept = first === undefined && !isUniform;
     const text = isKept ? edit.new_string : newLines.replaceAll("\n", lineEnd);
     if (text !== edit.new_string) fact = `line ends kept: ${lineEnd === "\n" ? "LF" : "CRLF"}`;
     const old = before.slice(done, start);

@@ -58,8 +58,8 @@ export interface McpHttp extends AsyncDisposable {
   leave(): void;
 }
 
-/** Three megabytes of file content, with space for escapes and base64. */
-const MAX_BODY_BYTES = 8 * 1024 * 1024;
+/** As on stdio: three million characters of file content, most of them of three or four bytes. */
+const MAX_BODY_BYTES = 16 * 1024 * 1024;
 /**
  * Messages of a team that begin in one turn of the event loop: a list of all tools takes milliseconds,
  * and a crowd of them would hold up the other teams.

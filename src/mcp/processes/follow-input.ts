@@ -18,7 +18,8 @@ export interface FollowOptions {
   readonly deadline: AbortSignal;
   /** Where the output ended when the input was sent. */
   readonly sent: OutputMark;
-  readonly input: Buffer;
+  /** What was typed on a terminal, which shows it again; empty for a pipe. */
+  readonly typed: Buffer;
   /** The process as it is watched now: the server that watched it may have ended. */
   readonly find: () => Promise<ProcessView>;
 }
@@ -46,7 +47,7 @@ interface Following {
  * looked at once: it may come byte by byte.
  */
 export async function followInput(first: ProcessView, options: FollowOptions): Promise<Following> {
-  const { clock, deadline, find, input } = options;
+  const { clock, deadline, find, typed } = options;
   let { sent } = options;
   let process = first;
   while (isRunning(process) && !deadline.aborted) {
@@ -65,7 +66,7 @@ export async function followInput(first: ProcessView, options: FollowOptions): P
       : deadline;
     await process.changed(pause);
     if (!hasOutput || !isQuiet(process, totalBytes)) continue;
-    if (!(await isEcho(process, { sent, input }))) break;
+    if (!(await isEcho(process, { sent, typed }))) break;
     // What came meanwhile wakes no caller any more.
     if (isQuiet(process, totalBytes)) await process.changed(deadline);
   }
@@ -84,18 +85,18 @@ function isRunning({ state }: ProcessView): boolean {
 /** Whether a terminal has so far shown nothing but what was typed. */
 async function isEcho(
   process: ProcessView,
-  { sent, input }: Pick<FollowOptions, "sent" | "input">,
+  { sent, typed }: Pick<FollowOptions, "sent" | "typed">,
 ): Promise<boolean> {
   const { cursor } = sent;
   const { totalBytes } = process.output;
   // Each character can be shown with codes around it.
-  if (input.length > MAX_ECHO_BYTES || totalBytes - cursor > MAX_ECHO_BYTES * 4) return false;
+  if (typed.length > MAX_ECHO_BYTES || totalBytes - cursor > MAX_ECHO_BYTES * 4) return false;
   const pieces = await process.output.pieces(cursor, totalBytes - cursor);
   const shown = pieces
     .filter((piece) => piece.stream === "stdout")
     .map((piece) => piece.bytes.subarray(Math.max(0, cursor - piece.start)));
   const echo = squeeze(Buffer.concat(shown));
-  return echo !== "" && squeeze(input).startsWith(echo);
+  return echo !== "" && squeeze(typed).startsWith(echo);
 }
 
 /** Text without the spaces and line ends that a terminal changes. */

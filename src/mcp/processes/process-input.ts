@@ -25,7 +25,7 @@ export interface InputTarget {
 /**
  * Writes bytes in order, each chunk with a call of its own: the daemon keeps a chunk for a process
  * that does not read, also when the wait for it ends.
- * @returns what may be lost on a terminal, in the words of a reply
+ * @returns whether a terminal took it, and what may be lost there, in the words of a reply
  * @throws SandboxError not_found, internal, resource_exhausted, unavailable, deadline_exceeded when
  * `late` fires first; its hint has the number of bytes that must not be sent again
  */
@@ -33,7 +33,7 @@ export async function writeInput(
   target: InputTarget,
   bytes: Buffer,
   late: AbortSignal,
-): Promise<string | undefined> {
+): Promise<{ readonly isTyped: boolean; readonly fact: string | undefined }> {
   const signal = anySignal([target.signal, late]);
   let takenBytes = 0;
   let isTyped = false;
@@ -52,7 +52,7 @@ export async function writeInput(
     }
     takenBytes += chunk.length;
   }
-  return isTyped ? longLineFact(bytes) : undefined;
+  return { isTyped, fact: isTyped ? longLineFact(bytes) : undefined };
 }
 
 /** What may be lost of bytes that are typed on a terminal, in the words of a reply. */

@@ -6,7 +6,7 @@ import type { Excerpt } from "../../output/excerpt.ts";
 import { logUri } from "../../output/logs.ts";
 import type { Section } from "../../output/quote.ts";
 import { formatBytes, formatDuration } from "../../output/text.ts";
-import type { SandboxDetailBody } from "../../wire/control.ts";
+import type { Network, SandboxDetailBody } from "../../wire/control.ts";
 import type { Suggest, ToolContext } from "../tool.ts";
 
 type ExpirySource = Pick<ToolContext, "service">;
@@ -77,15 +77,18 @@ export function shortReason(reason: string): string {
   return cutText(oneLine(reason), MAX_REASON_CHARACTERS);
 }
 
-/** What its programs can reach, in one word. */
+/** What its programs can reach, in one word: what is allowed by name counts before what is denied. */
 export function networkWord(
   isAllowed: boolean,
-  network: { readonly allowOut?: unknown; readonly denyOut?: unknown } | undefined,
+  network: Pick<Network, "allowOut" | "denyOut"> | undefined,
 ): "internet" | "filtered" | "none" {
-  if (!isAllowed) return "none";
-  const isFiltered = network?.allowOut !== undefined || network?.denyOut !== undefined;
-  return isFiltered ? "filtered" : "internet";
+  const { allowOut = [], denyOut = [] } = network ?? {};
+  if (isAllowed && denyOut.length === 0) return "internet";
+  const isAllDenied = !isAllowed || denyOut.includes(ALL_TRAFFIC);
+  return isAllDenied && allowOut.length === 0 ? "none" : "filtered";
 }
+
+const ALL_TRAFFIC = "0.0.0.0/0";
 
 /** What ends a sandbox that is kept for later, behind a fact about it; empty where nothing does. */
 export function endOf(

@@ -110,6 +110,8 @@ export const createSandbox = defineTool({
     const told = body.allowInternetAccess ?? detail?.allowInternetAccess;
     const isAllowed = told ?? params.allow_internet;
     const isUnknown = typeof told !== "boolean" && !params.allow_internet;
+    // No way out of this machine: then nothing is reached, whatever is allowed by name.
+    const isOffline = params.allow_internet && !isAllowed;
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
     // Without a name it may be the same one by its identifier.
@@ -119,7 +121,7 @@ export const createSandbox = defineTool({
       ...(isOther
         ? [`template ${DEFAULT_TEMPLATE} is not built yet; ${template} was used meanwhile`]
         : []),
-      ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
+      ...(isOffline ? [OFFLINE] : []),
       ...(isUnknown ? [UNCONFIRMED_NETWORK] : []),
       ...unconfirmedNotes(params, { body, detail }),
       ...(params.on_timeout === "pause" ? [timeoutNote(sandboxId, detail, context)] : []),
@@ -131,7 +133,9 @@ export const createSandbox = defineTool({
       ...expiryField(context, sandboxId),
       ...lifeField(context, sandboxId),
       ...(detail !== undefined && sizeFields(detail)),
-      ...(!isUnknown && { network: networkWord(isAllowed, detail?.network) }),
+      ...(!isUnknown && {
+        network: isOffline ? "none" : networkWord(isAllowed, detail?.network),
+      }),
       ...(body.isolation !== undefined && { isolation: body.isolation }),
       ...processesField(body),
       ...(host !== undefined && { port_host: host }),
@@ -149,7 +153,7 @@ async function orUnbuilt<T>(work: Promise<T>, suggest: Suggest): Promise<T> {
     return await work;
   } catch (error) {
     if (!(error instanceof SandboxError) || !UNBUILT.test(error.message)) throw error;
-    const builds = suggest("get_template", " get_template tells its builds and tags.");
+    const builds = suggest("get_template", " get_template tells its builds.");
     throw hinted(error, `The template has no finished build of this tag.${builds}`);
   }
 }

@@ -11,6 +11,7 @@ import { excerptOutput, recentOf } from "../../output/excerpt.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../code/cell-program.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { CELL_FOLDER, readPictures } from "../pictures/cell-pictures.ts";
+import { noteCutInput } from "../processes/cut-input.ts";
 import { followCapture } from "../processes/follow-capture.ts";
 import { processLimitHint, withHints } from "../replies/error-hints.ts";
 import {
@@ -146,6 +147,7 @@ async function feed(capture: Capture, cell: Cell, context: ToolContext): Promise
   } catch (error) {
     // The program may have ended; its end is told.
     context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
+    await noteCutInput(error, capture, context);
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { chunksOf } from "../../common/bytes.ts";
-import { hasErrorCode, SandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { orCanceled, throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
@@ -20,6 +20,7 @@ import {
   userInput,
   waitInput,
 } from "../inputs.ts";
+import { noteCutInput } from "../processes/cut-input.ts";
 import { followCapture } from "../processes/follow-capture.ts";
 import { longLineFact } from "../processes/process-input.ts";
 import { processLimitHint, withHints } from "../replies/error-hints.ts";
@@ -180,16 +181,8 @@ async function feed(capture: Capture, params: Params, context: ToolContext): Pro
   } catch (error) {
     // A process can end without reading its input.
     context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
-    if (isCutOff(error, capture)) {
-      context.state.logs.note(sandbox.id, capture.processId, "did not get all of its stdin");
-    }
+    await noteCutInput(error, capture, context);
   }
-}
-
-/** Whether the input ended by a fault of the connection, as by a pause, and its process may go on. */
-function isCutOff(error: unknown, { state }: Capture): boolean {
-  if (state.kind === "lost") return true;
-  return state.kind === "running" && hasErrorCode(error, "unavailable");
 }
 
 /** Ends the process of a cancelled call, which has no reply that names it. */

@@ -77,7 +77,7 @@ export const sendInput = defineTool({
     const startedMs = clock.elapsed();
     const { sandbox, watched, find } = await openProcess(params, context);
     const sent = watched && markOf(watched.output);
-    let written: readonly (string | undefined)[];
+    let written: Written;
     try {
       const lateMs = Math.min(MAX_WRITE_MS, MAX_CALL_MS - (clock.elapsed() - startedMs));
       const target = { sandbox, pid, signal: context.signal };
@@ -86,13 +86,14 @@ export const sendInput = defineTool({
       if (!isBroken(error) || bytes.length === 0) throw error;
       return { ...textReply([`whether ${processId} got all of its input is not known`]), error };
     }
-    const facts = [`sent ${bytes.length} bytes to ${processId}`, ...written];
+    const facts = [`sent ${bytes.length} bytes to ${processId}`, ...written.facts];
     if (watched === undefined || sent === undefined) {
       return textReply([...facts, expiryFact(context, sandboxId)]);
     }
     const leftMs = MAX_CALL_MS - (clock.elapsed() - startedMs);
     const deadline = context.waitLimit(Math.min(params.wait_seconds * 1_000, leftMs));
-    const following = { clock, deadline, sent, input: bytes, find };
+    const typed = written.isTyped ? bytes : Buffer.alloc(0);
+    const following = { clock, deadline, sent, typed, find };
     const followed = await followInput(watched, following);
     const { process } = followed;
     const { output, state } = process;
@@ -166,23 +167,32 @@ interface WriteOptions {
   readonly lateMs: number;
 }
 
-/** Returns what may be lost, and how the input was ended, if it was to be. */
+interface Written {
+  /** Whether a terminal took it. */
+  readonly isTyped: boolean;
+  /** What may be lost, and how the input was ended, if it was to be. */
+  readonly facts: readonly (string | undefined)[];
+}
+
 async function write(
   target: InputTarget,
   bytes: Buffer,
   { params, context, lateMs }: WriteOptions,
-): Promise<readonly (string | undefined)[]> {
+): Promise<Written> {
   const { close, cols, rows } = params;
   if (cols !== undefined && rows !== undefined) {
     await explained(resizeTerminal(target, { cols, rows }), target, context);
   }
   const facts: (string | undefined)[] = [];
+  let isTyped = false;
   if (bytes.length > 0) {
     const late = timeLimit(context.clock, lateMs, context.signal);
-    facts.push(await explained(writeInput(target, bytes, late), target, context));
+    const taken = await explained(writeInput(target, bytes, late), target, context);
+    isTyped = taken.isTyped;
+    facts.push(taken.fact);
   }
   if (close) facts.push(await explained(closeInput(target, bytes), target, context));
-  return facts;
+  return { isTyped, facts };
 }
 
 /** What was written may have ended the process, with which its input closes. */

@@ -20,6 +20,8 @@ const input = z.strictObject({
   signal: z.enum(["SIGTERM", "SIGKILL"]).default("SIGTERM").describe("Which signal."),
 });
 
+type Params = z.output<typeof input>;
+
 export const sendSignal = defineTool({
   name: "send_signal",
   title: "Signal a process",
@@ -65,11 +67,17 @@ export const sendSignal = defineTool({
     await capture?.ended(timeLimit(context.clock, EFFECT_WAIT_MS, context.signal));
     return textReply([
       `${name} sent to ${processId}`,
-      capture === undefined ? undefined : stateFact(capture.state),
+      capture === undefined ? unwatchedFact(params, context) : stateFact(capture.state),
       expiryFact(context, sandboxId),
     ]);
   },
 });
+
+/** Of a process whose end this server is not told of. */
+function unwatchedFact({ process_id: processId }: Params, { suggest }: ToolContext): string {
+  const page = `; get_process_output(process_id="${processId}") returns whether it runs`;
+  return `whether it has ended is not known${suggest("get_process_output", page)}`;
+}
 
 function endedReply({ processId, state }: ProcessView): Reply<never> {
   return textReply([`${processId} had ended already`, stateFact(state)]);
@@ -83,7 +91,7 @@ function isFinished(error: unknown): boolean {
 }
 
 function heldReply(
-  { sandbox_id: sandboxId, process_id: processId }: z.output<typeof input>,
+  { sandbox_id: sandboxId, process_id: processId }: Params,
   context: ToolContext,
 ): Reply<never> {
   const pkill = context.suggest("run_process", "; end it with pkill in run_process");

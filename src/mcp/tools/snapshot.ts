@@ -1,14 +1,16 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
 import type { Control } from "../../client/control.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { makeOrAbandon } from "../abandoned.ts";
 import { refuseBuiltInName } from "../built-in-names.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { onOptionalRoute, requireRunning } from "../replies/error-hints.ts";
 import { sandboxExpiryField, processesField } from "../replies/facts.ts";
 import { recordReply } from "../replies/respond.ts";
-import { ADDITIVE, defineTool, type Suggest } from "../tool.ts";
+import { ADDITIVE, defineTool, type Suggest, type ToolContext } from "../tool.ts";
 
 export const snapshot = defineTool({
   name: "snapshot",
@@ -17,8 +19,8 @@ export const snapshot = defineTool({
     "Saves the state of a running sandbox and returns a snapshot_id, from which create_sandbox " +
     "starts any number of new sandboxes. All files come along; the reply states if running " +
     "processes do, as with isolation gvisor, else start programs again. Environment, metadata " +
-    "and network come from the new call. The sandbox itself runs on. A name that exists gets a " +
-    "new version.",
+    "and network come from the new call. The sandbox itself runs on. The name of an earlier " +
+    "snapshot gets a new version.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),
@@ -40,7 +42,10 @@ export const snapshot = defineTool({
   async handler({ sandbox_id: sandboxId, name }, context) {
     const { signal, suggest } = context;
     const { control } = context.service;
-    if (name !== undefined) refuseBuiltInName(name);
+    if (name !== undefined) {
+      refuseBuiltInName(name);
+      await refuseTemplateName(name, context);
+    }
     const keep = suggest("download_url", " Keep files: pack them by tar, then use download_url.");
     const body = await onOptionalRoute(
       name === undefined
@@ -58,6 +63,29 @@ export const snapshot = defineTool({
     });
   },
 });
+
+/**
+ * The snapshot would become the newest version of that template, from which all clients start.
+ * @throws SandboxError invalid_argument
+ */
+async function refuseTemplateName(
+  name: string,
+  { service: { control }, signal }: Pick<ToolContext, "service" | "signal">,
+): Promise<void> {
+  const reference = name.split(":", 1)[0] ?? name;
+  // A service that does not answer this may take the name all the same.
+  const isTaken = await control.resolveReference(reference, signal).then(
+    () => true,
+    () => false,
+  );
+  if (!isTaken) return;
+  const filter = { name: reference, limit: 1 };
+  const earlier = await control.snapshots(filter, signal).catch(() => undefined);
+  if (earlier?.snapshots.length !== 0) return;
+  throw new SandboxError("invalid_argument", `${quoteName(reference)} is a template`, {
+    hint: "Choose another name: its versions are made by build_template.",
+  });
+}
 
 type Taken = Awaited<ReturnType<Control["snapshot"]>>;
 

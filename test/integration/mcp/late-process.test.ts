@@ -32,6 +32,11 @@ test("none of three servers tells a duration of a process that was watched late"
   seen.push(await second.ask("get_process_output", process));
   await using third = await startServer(world);
   seen.push(await third.ask("get_process_output", process));
+  const fourth = await startServer(world);
+  expect(await fourth.ask("send_signal", { ...process, signal: "SIGTERM" })).toMatch(
+    /^SIGTERM sent to p_\d+ \| whether it has ended is not known; get_process_output\(process_id="p_\d+"\) returns whether it runs \| /,
+  );
+  await fourth[Symbol.asyncDispose]();
   await second.ask("send_signal", { ...process, signal: "SIGKILL" });
   await expect.poll(() => third.ask("get_process_output", process)).toContain("exit_code");
   seen.push(await third.ask("get_process_output", process));

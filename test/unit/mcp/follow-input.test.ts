@@ -70,17 +70,23 @@ function printing() {
 }
 
 /** Whether the wait is over. */
-function follow(world: ReturnType<typeof printing>): () => boolean {
+function follow(world: ReturnType<typeof printing>, typed = INPUT): () => boolean {
   const { clock, process } = world;
   const deadline = new AbortController().signal;
   let isOver = false;
   const sent = { cursor: 0, writtenBytes: 0 };
   const find = async () => process;
-  void followInput(process, { clock, deadline, sent, input: INPUT, find }).then(
-    () => (isOver = true),
-  );
+  void followInput(process, { clock, deadline, sent, typed, find }).then(() => (isOver = true));
   return () => isOver;
 }
+
+test("what a program on a pipe repeats is an answer", async () => {
+  const world = printing();
+  const isOver = follow(world, Buffer.alloc(0));
+  await world.print(INPUT.toString());
+  await world.clock.advance(QUIET_MS + 10);
+  expect(isOver()).toBe(true);
+});
 
 test("an echo alone is no answer, and what follows it is one after a pause", async () => {
   const world = printing();
@@ -129,7 +135,7 @@ test("the wait ends in time where the process is looked for longer", async () =>
   const orphan: ProcessView = { ...process, isOrphan: true };
   const deadline = new AbortController();
   const sent = { cursor: 0, writtenBytes: 0 };
-  const options = { clock, deadline: deadline.signal, sent, input: INPUT, find: findNothing };
+  const options = { clock, deadline: deadline.signal, sent, typed: INPUT, find: findNothing };
   const following = followInput(orphan, options);
   deadline.abort();
   expect(await following).toEqual({ process: orphan, sent });
@@ -144,7 +150,7 @@ test("an answer is told where its process is watched anew, whose output begins a
   const sent = { cursor: 500, writtenBytes: 500 };
   const find = async () => process;
   let sentNow: unknown;
-  void followInput(orphan, { clock, deadline, sent, input: INPUT, find }).then(
+  void followInput(orphan, { clock, deadline, sent, typed: INPUT, find }).then(
     (followed) => (sentNow = followed.sent),
   );
   await clock.advance(1);

@@ -36,6 +36,8 @@ test.for([
     to: "c\r\nd",
     after: "c\nd\n",
   },
+  { name: "CRLF for a plain file", before: "a\nb\n", from: "b", to: "c\r\nd", after: "a\nc\nd\n" },
+  { name: "CRLF for a file of one line", before: "a", from: "a", to: "b\r\nc", after: "b\r\nc" },
   {
     name: "a mixed file, its CRLF part",
     before: "a\nb\r\nc\n",

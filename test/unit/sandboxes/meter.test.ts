@@ -12,20 +12,22 @@ const ALL = { startMs: undefined, endMs: undefined };
 function setUp() {
   const clock = createFakeClock(0);
   let looks = 0;
+  let memoryBytes = 1;
   const container = {
     async readUsage() {
       looks += 1;
       // Half of one of two processors.
       const cpuMs = clock.now() / 2;
       const disk = { diskBytes: 3, diskTotalBytes: 4 };
-      return { cpuMs, memoryBytes: 1, cacheBytes: 2, outOfMemoryKills: looks, ...disk };
+      return { cpuMs, memoryBytes, cacheBytes: 2, outOfMemoryKills: looks, ...disk };
     },
   };
   const record = { sandboxId: "ia", limits: { cpus: 2, memoryMb: 512, diskMb: 1, pids: 1 } };
   const entry = { container, record, run: {} };
   const entries = new Map([["ia", entry]]);
   const meter = startUsageMeter({ clock, log: createSilentLog(), entries });
-  return { clock, meter, entries, entry, looks: () => looks };
+  const use = (bytes: number) => (memoryBytes = bytes);
+  return { clock, meter, entries, entry, looks: () => looks, use };
 }
 
 test("a sandbox that runs is measured every 5 s", async () => {
@@ -94,6 +96,25 @@ test("old samples thin out, and long ranges are told in long steps", async () =>
   expect(meter.read("ia", ALL)).toEqual([]);
   await meter[Symbol.asyncDispose]();
 });
+
+test.for([30, 7 * 60])(
+  "a peak of 5 s is told in long steps, too, %d minutes later",
+  async (minutes) => {
+    const { clock, meter, use } = setUp();
+    meter.note();
+    await clock.advance(2 * HOUR + 17 * SECOND);
+    use(1_000);
+    await clock.advance(5 * SECOND);
+    use(1);
+    await clock.advance(minutes * 60 * SECOND);
+    use(7);
+    await clock.advance(5 * SECOND);
+    const told = meter.read("ia", ALL).map(({ memoryBytes }) => memoryBytes);
+    expect([Math.max(...told), told.filter((bytes) => bytes === 1_000).length]).toEqual([1_000, 1]);
+    expect([told.at(-1), told.at(-2)]).toEqual([7, 1]);
+    await meter[Symbol.asyncDispose]();
+  },
+);
 
 test("after a pause of days, what was used before is not told with what is used now", async () => {
   const { clock, meter, entry } = setUp();
