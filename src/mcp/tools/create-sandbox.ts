@@ -110,7 +110,7 @@ export const createSandbox = defineTool({
     const told = body.allowInternetAccess ?? detail?.allowInternetAccess;
     const isAllowed = told ?? params.allow_internet;
     const isUnknown = typeof told !== "boolean" && !params.allow_internet;
-    // No way out of this machine: then nothing is reached, whatever is allowed by name.
+    // The machine has no internet access for sandboxes, whatever is allowed by name.
     const isOffline = params.allow_internet && !isAllowed;
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
