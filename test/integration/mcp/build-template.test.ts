@@ -41,7 +41,7 @@ test("a build that fails names its step, and can be read again", async () => {
   // Its template is there.
   const early = await world.call("create_sandbox", { template: "failing" });
   expect(early.text).toMatch(
-    /^not_found: .*The template has no finished build of this tag\. get_template tells its builds and tags\.$/,
+    /^not_found: .*The template has no finished build of this tag\. get_template tells its builds\.$/,
   );
 });
 

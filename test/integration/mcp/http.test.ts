@@ -51,7 +51,20 @@ test("a body that is no JSON is a parse error, one that is too large is refused"
     400,
     { jsonrpc: "2.0", id: null, error: { code: -32_700, message: "Parse error" } },
   ]);
-  expect((await endpoint.post(" ".repeat(9 * 1024 * 1024))).status).toBe(413);
+  expect((await endpoint.post(" ".repeat(17 * 1024 * 1024))).status).toBe(413);
+});
+
+test("the longest content that a tool takes fits into a body", async () => {
+  await using endpoint = await startEndpoint();
+  // The most bytes that a character of a script has.
+  const content = "語".repeat(3_000_000);
+  const params = { name: "write_file", arguments: { sandbox_id: "i1", path: "/a", content } };
+  const reply = await endpoint.post({ ...LIST, method: "tools/call", params });
+  // What is missing here was looked for behind the body.
+  expect([reply.status, await reply.text()]).toEqual([
+    400,
+    expect.stringContaining("Missing session"),
+  ]);
 });
 
 test.for([
