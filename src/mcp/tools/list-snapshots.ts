@@ -9,8 +9,8 @@ export const listSnapshots = defineTool({
   name: "list_snapshots",
   title: "List snapshots",
   description:
-    "Lists the snapshots of this account, newest first, from all clients: of each name the newest " +
-    "version. Use a snapshot_id as template of create_sandbox, or with delete_snapshot.",
+    "Lists the snapshots of this account from all clients, newest first, one of each name. " +
+    "Use a snapshot_id as template of create_sandbox, or with delete_snapshot.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: z

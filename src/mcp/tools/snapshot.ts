@@ -19,8 +19,8 @@ export const snapshot = defineTool({
     "Saves the state of a running sandbox and returns a snapshot_id, from which create_sandbox " +
     "starts any number of new sandboxes. All files come along; the reply states if running " +
     "processes do, as with isolation gvisor, else start programs again. Environment, metadata " +
-    "and network come from the new call. The sandbox itself runs on. The name of an earlier " +
-    "snapshot gets a new version.",
+    "and network come from the new call. The sandbox itself runs on. A name that exists gets a " +
+    "new version.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

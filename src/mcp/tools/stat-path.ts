@@ -11,10 +11,9 @@ export const statPath = defineTool({
   name: "stat_path",
   title: "Describe a path",
   description:
-    "Returns type, size, mode, owner and time of one path in the sandbox. Of a symbolic link it " +
-    "returns the target and its type, and the link's own size, mode, owner and time; type symlink " +
-    "is a broken link. Use it to check whether a path exists; for the content of a directory use " +
-    "list_directory.",
+    "Returns type, size, mode, owner and time of one path in the sandbox. Of a symbolic link the " +
+    "type is the target's (symlink if broken), the rest its own. Use it to check whether a path " +
+    "exists; for the content of a directory use list_directory.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),
