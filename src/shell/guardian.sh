@@ -149,18 +149,22 @@ look_at() {
 }
 
 trap '' HUP INT PIPE
+# By this folder, also after a move of the home.
+cd "$instance" || exit
 while read -r word; do
     [ "$word" = end ] && exit 0
 done
 
 without=0
 while :; do
+    # The file of a later service names its own: that one did not find this program.
+    read -r pid rest <guardian && case $pid in *[!0-9]*) ;; "$$" | '') ;; *) exit 0 ;; esac
     left=0 sleep=$longest_sleep
     # It counts the time in which the machine is suspended, too.
     uptime=''
     read -r uptime rest </proc/uptime
     uptime=${uptime%.*}
-    for folder in "$instance"/s/*; do
+    for folder in s/*; do
         id=${folder##*/}
         case $id in *[!a-z0-9]*) continue ;; esac
         lives "$id" "$folder" && look_at "$id" "$folder"

@@ -4,6 +4,8 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import { tryLock } from "../../src/engine/host/lock.ts";
 import { containersDirectory } from "../../src/sandboxes/reclaim/instance-folder.ts";
 import { reclaim } from "../../src/sandboxes/reclaim/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
@@ -15,9 +17,12 @@ import { RUNNING } from "../support/engine/running-build.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
-const clean = (home: string, store: Store) =>
+const clean = (home: string, store: Store, changes: Partial<Engine> = {}) =>
   reclaim({
-    engine: createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY }),
+    engine: {
+      ...createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY }),
+      ...changes,
+    },
     store,
     home,
     self: "me",
@@ -50,6 +55,20 @@ test("builds of an instance that has neither folder nor sandbox are over", async
     reason: { message: "the service ended while the template was being built" },
   });
   expect(store.templateBuilds.get("own")).toEqual(own);
+});
+
+test("a sandbox whose folder has gone and whose row has not is removed all the same", async () => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  store.sandboxes.put({ ...SANDBOX, owner: "0a1b2c3d" });
+  mkdirSync(containersDirectory(home.path, "0a1b2c3d"), { recursive: true });
+  const removed: string[] = [];
+  const remove = async (id: string) => void removed.push(id);
+  // A service that starts has it.
+  await using lock = await tryLock(home.path, "instance");
+  expect(lock).toBeDefined();
+  await clean(home.path, store, { remove });
+  expect([removed, store.sandboxes.ofOwner("0a1b2c3d")]).toEqual([[SANDBOX.sandboxId], []]);
 });
 
 test("an instance that starts during a clean-up keeps its rows", async () => {

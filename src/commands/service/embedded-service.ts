@@ -116,7 +116,9 @@ export async function startEmbeddedService(
   const isNamed = options.instance !== undefined;
   if (isNamed) stack.use(await holdInstance(home, instance, options));
   // The lock is held from the check whether an instance runs until its own listener is open.
-  await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
+  await using claim = isNamed
+    ? await holdLock(home, INSTANCE_LOCK, { signal: options.signal })
+    : undefined;
   const apiKey = await claimInstance(home, instance);
   // Without a lock of its name: others must not take what it still has while it stops.
   if (!isNamed) stack.use(await proveLife(lifeSocketPath(home, instance)));

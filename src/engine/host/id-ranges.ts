@@ -70,9 +70,17 @@ export async function slotsIn(parent: string): Promise<ReadonlyMap<number, strin
   return new Map(inside.map(([slot, owner]) => [slot, basename(owner)]));
 }
 
-/** The numbers of the ranges that the container of this folder holds, below 30,000 each. */
+/**
+ * The numbers of the ranges that the container of this folder holds, below 30,000 each; also those that
+ * it had before its home was moved: names of folders are unique, and this one is there no more.
+ */
 export async function slotsOf(directory: string): Promise<number[]> {
-  return claimsOf(CLAIMS, directory);
+  const slots: number[] = [];
+  for (const [slot, owner] of await ownersOf(CLAIMS)) {
+    const isMoved = owner !== directory && basename(owner) === basename(directory);
+    if (owner === directory || (isMoved && !(await isThere(owner)))) slots.push(slot);
+  }
+  return slots;
 }
 
 export function slotOf(idBase: number): number {

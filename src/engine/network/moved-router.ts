@@ -9,7 +9,7 @@ import { listLinks } from "./namespace.ts";
 import { isUsable, passRouter, routersWithoutFolder } from "./router-record.ts";
 import { linkName } from "./router-rules.ts";
 
-/** Passes to a folder the routers that have links of its containers and whose own folder is gone. */
+/** Passes to a folder the routers that had its containers and whose own folder is gone. */
 export async function takeMovedRouters(owner: string): Promise<void> {
   const lost = await routersWithoutFolder();
   if (lost.length === 0) return;
@@ -22,7 +22,8 @@ export async function takeMovedRouters(owner: string): Promise<void> {
       names.has(name) ? slot : [],
     );
     const links = new Set(await listLinks(router.path));
-    if ([...found, ...moved].some((slot) => links.has(linkName(slot)))) {
+    // Of one that has ended nothing but its range is left.
+    if (moved.length > 0 || found.some((slot) => links.has(linkName(slot)))) {
       await passRouter(router.slot, owner);
     }
   }

@@ -113,7 +113,9 @@ export function createRouters(perlDirectory: string, log?: Logger): Routers {
       } else await connect(state, { ...target, outside }, rules);
     },
     async disconnect(directory) {
-      if ((await hasRouter(dirname(directory))) && mayChange()) await disconnect(state, directory);
+      const owner = dirname(directory);
+      if (!(await hasRouter(owner))) await state.turns.run(owner, () => takeMovedRouters(owner));
+      if ((await hasRouter(owner)) && mayChange()) await disconnect(state, directory);
     },
   };
 }

@@ -150,7 +150,7 @@ export async function endGuardian(directory: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Without the file, as on a full disk, no later service finds it: it ends by itself all the same. */
+/** Without the file, as on a full disk, no later service finds it: it ends when it finds that one's. */
 function noteGuardian(directory: string, pid: number | undefined): void {
   if (pid === undefined) return;
   const path = join(directory, GUARDIAN_NAME);

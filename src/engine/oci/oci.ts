@@ -32,7 +32,7 @@ import type { Boot, LaunchContext } from "./launch-context.ts";
 import { accessTo, bootContainer, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
-import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
+import { createRemoval, haltBrokenStart, haltContainer } from "./remove-container.ts";
 import { removeSaved, savedMemoryOf } from "./saved-memory.ts";
 import { createSeccompCache } from "./seccomp.ts";
 import { createSocketWatch } from "./socket-watch.ts";
@@ -82,10 +82,9 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     const kept = { outside, routers, filters, blanks, disksFolder, keys, hasDeadlines, sockets };
     return { ...choice, cgroups, daemon, perlDirectory, ...kept };
   };
-  const remove = async (id: string, directory: string): Promise<void> => {
-    const cgroup = openCgroup(await readCgroupHost(), id, directory);
-    await removeContainer(directory, cgroup, routers);
-  };
+  const remove = createRemoval(routers, async (id, directory) =>
+    openCgroup(await readCgroupHost(), id, directory),
+  );
   return {
     probe: async (freshness = "cached") => {
       const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);

@@ -115,3 +115,26 @@ export async function removeContainer(
     throw toSandboxError(error, "container was not removed");
   }
 }
+
+/** Removes a container by its id and its folder. */
+type Removal = (id: string, directory: string) => Promise<void>;
+
+/** Two removals of one container at once are one: they would take away what the other works on. */
+export function createRemoval(
+  routers: Routers,
+  open: (id: string, directory: string) => Promise<Cgroup>,
+): Removal {
+  const running = new Map<string, Promise<void>>();
+  const begin: Removal = async (id, directory) => {
+    try {
+      await removeContainer(directory, await open(id, directory), routers);
+    } finally {
+      running.delete(directory);
+    }
+  };
+  return async (id, directory) => {
+    const removal = running.get(directory) ?? begin(id, directory);
+    running.set(directory, removal);
+    await removal;
+  };
+}

@@ -72,6 +72,10 @@ export async function openStoreImage(options: StoreOptions): Promise<OpenStoreIm
   const [image, mount] = [join(home, STORE_NAMES.image), join(home, STORE_NAMES.mount)];
   if (sizeGb === undefined && !(await isThere(image))) return undefined;
   const hold = await withLock({ home, name: "store" }, async () => {
+    if ((await readBacking(home))?.endsWith(REMOVED)) {
+      const removed = new Error(`${mount} is a store whose file was removed`);
+      throw storeFault("store was not mounted", removed, `umount ${quoteWord(mount)}`);
+    }
     if (!(await isThere(image))) {
       if (sizeGb === undefined || (await sharesBlocks(home))) return undefined;
       await makeImage(home, sizeGb);
@@ -242,14 +246,22 @@ async function unmountUnused(home: string): Promise<void> {
   }).catch(() => undefined);
 }
 
+/** The name of the file that is mounted there, as the kernel has it. */
+async function readBacking(home: string): Promise<string | undefined> {
+  if (!(await hasMount(home, STORE_NAMES.mount))) return undefined;
+  const { major, minor } = splitDevice((await stat(join(home, STORE_NAMES.mount))).dev);
+  return readKernelFile(`/sys/dev/block/${major}:${minor}/loop/backing_file`)?.trimEnd();
+}
+
+/** What the kernel puts behind the name of a file that has none any more. */
+const REMOVED = " (deleted)";
+
 /** Whether the store itself is what is mounted there. */
 async function isMounted(home: string): Promise<boolean> {
-  if (!(await hasMount(home, STORE_NAMES.mount))) return false;
-  const { major, minor } = splitDevice((await stat(join(home, STORE_NAMES.mount))).dev);
-  const name = readKernelFile(`/sys/dev/block/${major}:${minor}/loop/backing_file`);
+  const name = await readBacking(home);
   if (name === undefined) return false;
   // The name of a file that was removed, or that another namespace has, leads nowhere.
-  const file = await ifThere(stat(name.trimEnd()));
+  const file = await ifThere(stat(name));
   const image = await ifThere(stat(join(home, STORE_NAMES.image)));
   return file === undefined || (file.ino === image?.ino && file.dev === image.dev);
 }

@@ -258,7 +258,12 @@ function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
 
 async function removeFolder(folder: string): Promise<void> {
   for (let count = 0; count < MAX_MOUNTS && (await isMounted(folder)); count += 1) {
-    await runProgram(["umount", "-l", join(folder, DISK_NAMES.mount)]);
+    try {
+      await runProgram(["umount", "-l", join(folder, DISK_NAMES.mount)]);
+    } catch (error) {
+      // Another process may remove it, too.
+      if (await isMounted(folder)) throw error;
+    }
   }
   await removeDisk(folder);
   await removeEmpty(folder);

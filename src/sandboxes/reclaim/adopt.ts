@@ -62,7 +62,11 @@ async function adoptLate(context: SandboxContext, sandboxId: string, find: Finde
   if (isGone || isOver(record, context.clock.now())) context.unadopted.delete(sandboxId);
   if (isGone) return;
   if (isOver(record, context.clock.now())) return discardLost(context, record);
-  if (!(await adopt(context, sandboxId, find))) return discardLost(context, record);
+  if (!(await adopt(context, sandboxId, find))) {
+    // A client may have ended it meanwhile.
+    const left = context.store.sandboxes.get(sandboxId);
+    return left === undefined ? undefined : discardLost(context, left);
+  }
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
     mountVolumes(context, record.volumeMounts),

@@ -18,12 +18,22 @@ export interface TraceLocation {
   readonly directory: string;
 }
 
-/** First everything on the machine, then the row that names it. Idempotent. */
-export async function removeTraces(location: TraceLocation, sandboxId: string): Promise<void> {
+/**
+ * First everything on the machine, then the row that names it. Idempotent. Whether there was a row: of
+ * two removals at once one alone finds it.
+ */
+async function takeTraces(location: TraceLocation, sandboxId: string): Promise<boolean> {
   const { engine, store, directory } = location;
   await engine.remove(sandboxId, join(directory, sandboxId));
   await step("discard.removed");
+  const hadRow = store.sandboxes.get(sandboxId) !== undefined;
   store.sandboxes.remove(sandboxId);
+  return hadRow;
+}
+
+/** Takes away what there is of a sandbox. Idempotent. */
+export async function removeTraces(location: TraceLocation, sandboxId: string): Promise<void> {
+  await takeTraces(location, sandboxId);
 }
 
 /** Removes a sandbox that cannot be reached any more, and the fork build that only it used. */
@@ -33,10 +43,10 @@ export async function discard(
   reason: string,
 ) {
   const { sandboxId } = record;
-  await removeTraces(context, sandboxId);
+  const hadRow = await takeTraces(context, sandboxId);
   await releaseForkBuild(context, record.buildId);
   // No client ever knew a pooled one: it has no log.
-  if (record.state !== "pooled") {
+  if (hadRow && record.state !== "pooled") {
     context.logBook.note(record, "Sandbox stopped", { kill_reason: reason });
   }
   context.log.info({ op: "sandbox.discard", sandboxId, reason, outcome: "ok" }, "discarded");

@@ -142,12 +142,13 @@ export async function removeDeadFronts(home: string, onFailure: TellFailure): Pr
   await cleanUp({ kind: "instance", names, remove }, onFailure);
 }
 
-/** One with a fixed name may be starting again: it takes the same lock until it can be reached. */
 async function removeDeadInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { home, signal } = options;
-  return withLock({ home, name: "instance", signal }, async () =>
-    (await mayLive(home, instance)) ? [] : removeInstance(options, instance),
-  );
+  const remove = async () =>
+    (await mayLive(home, instance)) ? [] : removeInstance(options, instance);
+  if (isUnnamed(instance)) return remove();
+  // It may be starting again: it takes the same lock until it can be reached.
+  return withLock({ home, name: "instance", signal }, remove);
 }
 
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
@@ -155,7 +156,9 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
   const directory = containersDirectory(home, instance);
   // What it would still end is removed now.
   await endGuardian(instanceDirectory(home, instance));
-  const names = await listContainers(home, instance);
+  // One that was nearly removed has a row and no folder.
+  const rows = store.sandboxes.ofOwner(instance).map(({ sandboxId }) => sandboxId);
+  const names = [...new Set([...(await listContainers(home, instance)), ...rows])];
   const remove = async (name: string) => removeTraces({ engine, store, directory }, name);
   const removed = await cleanUp({ kind: "sandbox", names, remove }, options.onFailure);
   const reclaimed: Reclaimed[] = removed.map((name) => ({ kind: "sandbox", name }));

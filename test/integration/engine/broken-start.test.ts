@@ -12,7 +12,7 @@ import {
   withUnsyncedDisk,
   writeRecord,
 } from "../../../src/engine/oci/container-record.ts";
-import { removeContainer } from "../../../src/engine/oci/remove-container.ts";
+import { createRemoval, removeContainer } from "../../../src/engine/oci/remove-container.ts";
 import { endRuntimeProcesses, findProcesses } from "../../../src/engine/oci/runtime-processes.ts";
 import { createRandom } from "../../support/random.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -86,6 +86,21 @@ test("the removal of a container without a record ends what starts it, that of a
   await mkdir(folder.path);
   await remove();
   expect(listOf(folder.path)).toEqual([]);
+});
+
+test("two removals of one container at once are one", async () => {
+  await using folder = await makeTempFolder();
+  const running: string[] = [];
+  const remove = createRemoval(NO_ROUTERS, async (id, directory) => {
+    running.push(id);
+    return openCgroup(HOST, id, directory);
+  });
+  const other = join(folder.path, "other");
+  await mkdir(other);
+  await Promise.all([remove(ID, other), remove(ID, other), remove("i1", folder.path)]);
+  expect(running).toEqual([ID, "i1"]);
+  await remove(ID, other);
+  expect(running).toHaveLength(3);
 });
 
 test("the removal of a halted container ends what boots it", async () => {

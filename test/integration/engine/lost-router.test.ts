@@ -4,7 +4,7 @@ import { mkdir, readFile, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { tryParseJson } from "../../../src/common/json.ts";
-import { holdIds, releaseIds } from "../../../src/engine/host/id-ranges.ts";
+import { holdIds, releaseIds, slotsOf } from "../../../src/engine/host/id-ranges.ts";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import {
   claimRouter,
@@ -82,6 +82,34 @@ test("a home that was moved keeps its router and the links of its containers", a
     await releaseIds(directory);
   }
   expect({ lost, slot: after?.slot }).toEqual({ lost: [false, false], slot: before?.slot });
+  expect([await routersOf(owner), await routersOf(place)]).toEqual([[], []]);
+});
+
+test("of a home that was moved nothing stays of containers that ended before", async () => {
+  await using folder = await makeTempFolder();
+  await using namespace = await makeNetwork(join(folder.path, "outside"));
+  const parts = { program: "/nonexistent", perlDirectory: PERL_DIRECTORY };
+  const outside = { ...namespace, ...parts, resolvers: [], changes: 0 };
+  const [owner, place] = [join(folder.path, "s"), join(folder.path, "moved")];
+  await mkdir(owner);
+  const names = ["i1", "i2"];
+  const earlier = createRouters(PERL_DIRECTORY);
+  for (const name of names) {
+    const one = await startConnectable(join(owner, name));
+    await earlier.setEgress({ ...one, outside }, EVERYTHING);
+    process.kill(one.record.pid, "SIGKILL");
+  }
+  await rename(owner, place);
+  const routers = createRouters(PERL_DIRECTORY);
+  const held: number[] = [];
+  for (const name of names) {
+    const directory = join(place, name);
+    held.push((await slotsOf(directory)).length);
+    await routers.disconnect(directory);
+    await releaseIds(directory);
+    held.push((await slotsOf(directory)).length);
+  }
+  expect(held).toEqual([1, 0, 1, 0]);
   expect([await routersOf(owner), await routersOf(place)]).toEqual([[], []]);
 });
 

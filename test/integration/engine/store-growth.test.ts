@@ -102,6 +102,24 @@ test.skipIf(isRootless())("starts at once with different sizes leave the largest
   await expectClean(home);
 });
 
+test.skipIf(isRootless())(
+  "a store whose file was removed while it is mounted is refused",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = folder.path;
+    await using store = await open(home, 1);
+    expect(store.size).toEqual({ sizeGb: 1 });
+    await rm(imageOf(home));
+    await expect(open(home, 1)).rejects.toMatchObject({
+      code: "failed_precondition",
+      message: expect.stringMatching(/is a store whose file was removed$/),
+      hint: expect.stringMatching(/^umount /),
+    });
+    // Nothing was made in its place.
+    await expect(stat(imageOf(home))).rejects.toMatchObject({ code: "ENOENT" });
+  },
+);
+
 /** As `growStore` takes it. */
 const storeOf = (home: string) => ({
   image: imageOf(home),

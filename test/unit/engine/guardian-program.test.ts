@@ -2,9 +2,10 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { uptime } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -145,6 +146,37 @@ test.for(["", "garbage end\n", "-5 end\n"])(
     await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
   },
 );
+
+test("it leaves the containers of a later service, which has a guardian of its own", async () => {
+  await using world = await openWorld();
+  const guardian = world.start("leave", "freezer");
+  await writeFile(join(world.folder, "../../guardian"), `${process.pid} 1\n`);
+  guardian.stdin?.end();
+  expect(await once(guardian, "exit")).toEqual([0, null]);
+  expect(isAlive(world)).toBe(true);
+});
+
+test("it knows itself by the file", async () => {
+  await using world = await openWorld();
+  const guardian = world.start("leave", "freezer");
+  await writeFile(join(world.folder, "../../guardian"), `${guardian.pid} 1\n`);
+  guardian.stdin?.end();
+  await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
+});
+
+test("a home that is moved keeps its guardian", async () => {
+  await using world = await openWorld();
+  await writeFile(join(world.folder, "expiry"), `${secondsFromNow(5)} end\n`);
+  const instance = dirname(world.tree);
+  world.start("leave", "freezer").stdin?.end();
+  // It is looked at once before.
+  await delay(500);
+  await rename(instance, `${instance}-moved`);
+  // Cgroups stay where they are.
+  await mkdir(instance);
+  await rename(join(`${instance}-moved`, "tree"), world.tree);
+  await expect.poll(() => world.victim.signalCode, { timeout: 15_000 }).toBe("SIGKILL");
+});
 
 /** What stands for the program beside a container, or has its number by now; it ends by its signal. */
 async function startBeside(world: World, ...words: readonly string[]): Promise<ChildProcess> {
