@@ -75,8 +75,14 @@ export async function haltBrokenStart(
   cgroup: Cgroup,
   routers: Routers,
 ): Promise<void> {
-  await endRuntimeProcesses(directory);
+  await endStart(directory, cgroup);
   await haltContainer(directory, cgroup, routers);
+}
+
+/** First its own programs: they could imitate a runtime that starts it, again and again. */
+async function endStart(directory: string, cgroup: Cgroup): Promise<void> {
+  await cgroup.kill();
+  await endRuntimeProcesses(directory, cgroup.path);
 }
 
 /**
@@ -92,7 +98,7 @@ export async function removeContainer(
   try {
     const record = await readRecord(directory);
     const mayBeStarting = record === undefined || record.unsyncedSince !== undefined;
-    if (mayBeStarting) await endRuntimeProcesses(directory);
+    if (mayBeStarting) await endStart(directory, cgroup);
     await cgroup.kill();
     await step("removal.killed");
     // After the last process, and before the number of its ids is free for another container.

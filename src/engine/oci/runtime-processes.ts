@@ -9,6 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import { signalProcess } from "../host/run-program.ts";
+import { PARENT } from "./delegation.ts";
 
 const TIMEOUT_MS = 5_000;
 const POLL_MS = 5;
@@ -23,14 +24,17 @@ export function findProcesses(isWanted: (words: string) => boolean): number[] {
 }
 
 /**
- * Ends every start of a container in this folder that is still under way.
+ * Ends every start of a container in this folder that is still under way; `group` is the path of the
+ * container in its cgroup trees, empty where it has none.
  * @throws SandboxError deadline_exceeded when a process does not end.
  */
-export async function endRuntimeProcesses(directory: string): Promise<void> {
+export async function endRuntimeProcesses(directory: string, group = ""): Promise<void> {
   const words = `\0--bundle\0${directory}\0`;
   const endMs = performance.now() + TIMEOUT_MS;
   for (let clean = 0; ;) {
-    const pids = findProcesses((line) => line.includes(words));
+    const pids = findProcesses((line) => line.includes(words)).filter(
+      (pid) => !isInOther(pid, group),
+    );
     clean = pids.filter(endOwn).length === 0 ? clean + 1 : 0;
     if (clean === CLEAN_LISTS) return;
     if (performance.now() > endMs) {
@@ -38,6 +42,13 @@ export async function endRuntimeProcesses(directory: string): Promise<void> {
     }
     await delay(POLL_MS);
   }
+}
+
+/** Whether it is a program of another container, which only imitates the arguments. */
+function isInOther(pid: number, group: string): boolean {
+  const groups = readKernelFile(`/proc/${pid}/cgroup`) ?? "";
+  const inside = groups.split("\n").filter((line) => line.includes(`:/${PARENT}/`));
+  return group !== "" && inside.some((line) => !`${line}/`.includes(`:${group}/`));
 }
 
 /** False for a process of another user, who only imitates the arguments. */

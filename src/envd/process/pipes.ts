@@ -2,6 +2,7 @@
 
 import { closeSync, constants, fstatSync, openSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { isCode, SandboxError } from "../../common/errors.ts";
 
 /** Descriptors of the daemon's ends. */
 export interface OpenPipes {
@@ -33,7 +34,9 @@ export function openPipes(directory: string, hasInput: boolean, kill: () => void
   } catch (error) {
     for (const descriptor of opened) closeSync(descriptor);
     kill();
-    throw error;
+    if (!isCode(error, "ENXIO", "ENOENT")) throw error;
+    // What made them has ended, and maybe the program as well: nothing is wrong with its command.
+    throw new SandboxError("unavailable", "the pipes of the process have gone", { cause: error });
   }
 }
 

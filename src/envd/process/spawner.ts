@@ -170,7 +170,7 @@ class SpawnerProcess {
   }
 
   /** Ends it for good, and tells all who wait. */
-  end(fault: Error = new SandboxError("unavailable", `the ${NAME} ended`)): void {
+  end(fault: Error = ended()): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
     this.#unsent.clear();
@@ -182,6 +182,8 @@ class SpawnerProcess {
 
   async #order(id: string, order: () => Buffer, signal: AbortSignal): Promise<Started> {
     signal.throwIfAborted();
+    // It may have ended since a first try.
+    if (this.hasEnded) throw ended();
     const started = Promise.withResolvers<Started>();
     const onAbort = () => {
       if (this.#unsent.delete(id)) started.reject(signal.reason);
@@ -256,6 +258,10 @@ class SpawnerProcess {
     this.#running.delete(pid);
     resolve?.(word === "exit" ? toOutcome(number, null) : signalOutcome(number));
   }
+}
+
+function ended(): SandboxError {
+  return new SandboxError("unavailable", `the ${NAME} ended`);
 }
 
 /** Someone in the sandbox may kill the spawner: its programs go on, but nothing tells how they end. */

@@ -36,7 +36,7 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
   const { config, launch, size } = options;
   const command = commandText(config);
   const subject = `error starting pty with command '${command}' in dir '${launch.cwd}' with '${size.cols}' cols and '${size.rows}' rows`;
-  const relay = spawnRelay(options.relay);
+  const relay = spawnRelay(options.relay, subject);
   // A relay that never ran is told by `close`, and a signal that comes too late by nothing.
   relay.on("error", () => undefined);
   const streams = streamsOf(relay);
@@ -62,13 +62,18 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
   }
 }
 
-function spawnRelay([file, ...before]: Command): ChildProcess {
-  // Nothing of the caller's reaches the relay's own environment: perl obeys some variables.
-  return spawn(file, [...before, process.arch], {
-    cwd: "/",
-    env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
-    stdio: ["pipe", "pipe", "ignore", "pipe", "pipe"],
-  });
+function spawnRelay([file, ...before]: Command, subject: string): ChildProcess {
+  try {
+    // Nothing of the caller's reaches the relay's own environment: perl obeys some variables.
+    return spawn(file, [...before, process.arch], {
+      cwd: "/",
+      env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+      stdio: ["pipe", "pipe", "ignore", "pipe", "pipe"],
+    });
+  } catch (error) {
+    // Node emits only some of the faults of a start.
+    throw startFault(subject, error);
+  }
 }
 
 interface Streams {

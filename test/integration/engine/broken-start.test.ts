@@ -6,7 +6,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Routers } from "../../../src/engine/network/router.ts";
-import { openCgroup } from "../../../src/engine/oci/cgroups.ts";
+import { openCgroup, readCgroupHost } from "../../../src/engine/oci/cgroups.ts";
 import {
   RECORD_NAME,
   withUnsyncedDisk,
@@ -86,6 +86,30 @@ test("the removal of a container without a record ends what starts it, that of a
   await mkdir(folder.path);
   await remove();
   expect(listOf(folder.path)).toEqual([]);
+});
+
+test("a program of another container that imitates a start does not hold up a removal", async () => {
+  await using folder = await makeTempFolder();
+  const host = await readCgroupHost();
+  const other = openCgroup(host, "i9876543210", folder.path);
+  await other.make({ memoryMb: 64, cpus: 1, diskMb: 1, pids: 10 });
+  try {
+    await startLeaving(folder.path, 0, 0);
+    const [pid = 0] = listOf(folder.path);
+    const trees = [...host.legacy.map(({ path }) => path), ...(host.unified ? [host.unified] : [])];
+    for (const tree of trees) {
+      // A tree of processors takes none before it has some.
+      const file = join(tree, other.path, "cgroup.procs");
+      await writeFile(file, String(pid)).catch(() => undefined);
+    }
+    await endRuntimeProcesses(folder.path, `/sandbox-mcp/${ID}`);
+    expect(listOf(folder.path)).toEqual([pid]);
+    await endRuntimeProcesses(folder.path, other.path);
+    expect(listOf(folder.path)).toEqual([]);
+  } finally {
+    await other.kill();
+    await other.remove();
+  }
 });
 
 test("two removals of one container at once are one", async () => {

@@ -140,6 +140,31 @@ test("where memory takes no pipes they are made on disk", async () => {
   await expect(start).rejects.toMatchObject({ code: "EACCES", message: "chdir" });
 });
 
+test("a start that is tried again where its spawner ends at that moment fails", async () => {
+  // The next order is written to a closed input before the first start hears of its fault.
+  const script = "sleep 0.3; exec 0<&-; sleep 0.3; echo failed 1 28 pipe; exec sleep 60";
+  using own = createSpawner(["sh", "-c", `echo ready; read -r line; ${script}`]);
+  await own.prepare();
+  const starts = Array.from({ length: 8 }, async () => {
+    const launch = launchOf(["true", "\n"]);
+    return own.start(launch, { hasInput: false, signal: AbortSignal.timeout(5_000) });
+  });
+  const failed = (await Promise.allSettled(starts)).map((each) =>
+    each.status === "rejected" ? each.reason : each.value,
+  );
+  expect(failed).toEqual(Array(8).fill(expect.objectContaining({ code: "unavailable" })));
+});
+
+test("pipes that have gone with the spawner are no fault of the command", async () => {
+  const program = `sub obey { mkdir $_[1]; for (qw(in out err)) { system "mkfifo", "$_[1]/$_" }
+    my $pid = fork || exec 'true'; waitpid $pid, 0; print "started $_[0] $pid\n" }`;
+  using own = createSpawner(["perl", "-e", FALSE_SPAWNER + program]);
+  await expect(own.start(launchOf(["true"]), startOf(true))).rejects.toMatchObject({
+    code: "unavailable",
+    message: "the pipes of the process have gone",
+  });
+});
+
 test.for(["before", "after"])(
   "no program outlives a daemon that ends %s its start",
   async (when) => {
