@@ -119,11 +119,11 @@ test("two removals of one container at once are one", async () => {
     running.push(id);
     return openCgroup(HOST, id, directory);
   });
-  const other = join(folder.path, "other");
-  await mkdir(other);
-  await Promise.all([remove(ID, other), remove(ID, other), remove("i1", folder.path)]);
+  const [one, other] = [join(folder.path, ID), join(folder.path, "i1")];
+  for (const directory of [one, other]) await mkdir(directory);
+  await Promise.all([remove(ID, one), remove(ID, one), remove("i1", other)]);
   expect(running).toEqual([ID, "i1"]);
-  await remove(ID, other);
+  await remove(ID, one);
   expect(running).toHaveLength(3);
 });
 
