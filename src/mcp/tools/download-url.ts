@@ -2,16 +2,17 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { quoteName } from "../../common/untrusted-text.ts";
 import type { SandboxDetailBody } from "../../wire/control.ts";
 import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { asleepNote } from "../replies/facts.ts";
 import { OF_SESSION, recordReply } from "../replies/respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
-/** Daemons take no signature for another one. */
+/** Our daemon takes no signature for another one; those of other services may. */
 const SIGNED_USER = /^[a-z_][a-z0-9_-]{0,31}$/;
 const OPEN = "Whoever has the link can read the file.";
+const ODD_USER =
+  "A service may take no link for a user of this name: leave user out and give an absolute path.";
 const UNSIGNED =
   "The sandbox asks for no token, so expires_seconds does not count: the link works as long as the sandbox.";
 
@@ -37,11 +38,6 @@ export const downloadUrl = defineTool({
   output: z.object({ url: z.string(), expires_at: z.string(), note: z.string() }),
   annotations: { ...READ_ONLY, idempotentHint: false, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, path, expires_seconds: seconds, user }, context) {
-    if (user !== undefined && !SIGNED_USER.test(user)) {
-      const message = `no link works for user ${quoteName(user)}`;
-      const hint = "Leave user out and give an absolute path.";
-      throw new SandboxError("invalid_argument", message, { hint });
-    }
     const sandbox = await context.attach(sandboxId);
     // The sandbox may have ended or been paused since this server asked for its access.
     const detail = await context.service.control.get(sandbox.id, context.signal);
@@ -56,6 +52,7 @@ export const downloadUrl = defineTool({
       OPEN,
       link.isOfSession ? OF_SESSION : undefined,
       link.isSigned ? undefined : UNSIGNED,
+      link.isSigned && user !== undefined && !SIGNED_USER.test(user) ? ODD_USER : undefined,
       asleepNote(detail, context.suggest) ??
         (link.isSigned ? lifeNote(detail, expiration) : undefined),
     ];

@@ -33,10 +33,10 @@ async function startRemote() {
   const input = { sandbox_id: SANDBOX_DETAIL.sandboxID };
   return {
     sandbox,
-    link: async () =>
-      toReply(
-        await host.client.callTool({ name: "download_url", arguments: { ...input, path: "/a" } }),
-      ),
+    link: async (user?: string) => {
+      const named = { ...input, path: "/a", ...(user !== undefined && { user }) };
+      return toReply(await host.client.callTool({ name: "download_url", arguments: named }));
+    },
     address: async () =>
       toReply(
         await host.client.callTool({ name: "get_sandbox_url", arguments: { ...input, port: 80 } }),
@@ -44,6 +44,17 @@ async function startRemote() {
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
+
+test.for([
+  { user: "root", isOdd: false },
+  { user: "john.doe", isOdd: true },
+  { user: "Admin", isOdd: true },
+  { user: "a".repeat(33), isOdd: true },
+])("a link for $user tells that it may not work: $isOdd", async ({ user, isOdd }) => {
+  await using remote = await startRemote();
+  const { fields } = await remote.link(user);
+  expect(String(fields["note"]).includes("may take no link for a user of this name")).toBe(isOdd);
+});
 
 const PAUSED =
   "The sandbox is paused: nothing answers until it runs again. Resume it with connect_sandbox.";

@@ -1,4 +1,4 @@
-/** Names that a service would take, and that would do harm or never work. */
+/** Names that a service would take, and that would do harm. */
 
 import { expect, test } from "vitest";
 import { startForeignHost } from "../../support/mcp/foreign-host.ts";
@@ -31,15 +31,5 @@ test.for([
   if (isMade) return;
   expect(text).toBe(
     "invalid_argument: app is a template. Choose another name: its versions are made by build_template.",
-  );
-});
-
-test.for(["john.doe", "Admin", "a".repeat(33)])("no link is made for user %s", async (user) => {
-  await using remote = await startForeignHost((_request, response) =>
-    answerJson(response, 404, { body: { code: 404, message: "no such path" } }),
-  );
-  const { text } = await remote.call("download_url", { path: "/a", user });
-  expect(text).toBe(
-    `invalid_argument: no link works for user ${user}. Leave user out and give an absolute path.`,
   );
 });
