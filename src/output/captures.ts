@@ -21,8 +21,6 @@ import { takeOverOutput } from "./take-over.ts";
 
 /** Processes captured at once; each holds a connection and up to 1.3 MiB. */
 const MAX_RUNNING = 128;
-/** Its own sandbox is not what is full: nothing in there has to be ended. */
-const FREE_SLOT = "End processes that are not needed, in any sandbox, or wait until one ends.";
 /** How long the output of an ended process is kept. */
 const RETENTION_MS = 15 * 60_000;
 const MAX_ENDED = 256;
@@ -213,7 +211,8 @@ export class Captures implements AsyncDisposable {
     this.#expire();
     if (this.#followed + this.#starting < MAX_RUNNING) return;
     const message = `this server follows ${MAX_RUNNING} processes in all sandboxes, the limit`;
-    throw new SandboxError("resource_exhausted", message, { hint: FREE_SLOT });
+    const hint = "End processes that are not needed, in any sandbox, or wait until one ends.";
+    throw new SandboxError("resource_exhausted", message, { hint });
   }
 
   async #counted<T>(starting: Promise<T>): Promise<T> {

@@ -257,13 +257,12 @@ function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
 }
 
 async function removeFolder(folder: string): Promise<void> {
+  const mount = join(folder, DISK_NAMES.mount);
   for (let count = 0; count < MAX_MOUNTS && (await isMounted(folder)); count += 1) {
-    try {
-      await runProgram(["umount", "-l", join(folder, DISK_NAMES.mount)]);
-    } catch (error) {
+    await runProgram(["umount", "-l", mount]).catch(async (error: unknown) => {
       // Another process may remove it, too.
       if (await isMounted(folder)) throw error;
-    }
+    });
   }
   await removeDisk(folder);
   await removeEmpty(folder);
