@@ -3,7 +3,6 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { ProcessRequest } from "../client/process.ts";
 import { anySignal } from "../common/any-signal.ts";
-import { SandboxError } from "../common/errors.ts";
 import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import type { Spools } from "../spool/spools.ts";
 import { Capture, formatProcessId, timeLimit, type ProcessView } from "./capture.ts";
@@ -12,6 +11,7 @@ import {
   isReplaced,
   markMissing,
   readPid,
+  tooManyFollowed,
   type FollowOptions,
   type ProcessEvents,
 } from "./follow-process.ts";
@@ -210,9 +210,7 @@ export class Captures implements AsyncDisposable {
   #requireSlot(): void {
     this.#expire();
     if (this.#followed + this.#starting < MAX_RUNNING) return;
-    const message = `this server follows ${MAX_RUNNING} processes in all sandboxes, the limit`;
-    const hint = "End processes that are not needed, in any sandbox, or wait until one ends.";
-    throw new SandboxError("resource_exhausted", message, { hint });
+    throw tooManyFollowed(MAX_RUNNING);
   }
 
   async #counted<T>(starting: Promise<T>): Promise<T> {

@@ -156,3 +156,10 @@ export async function isReplaced(
   const found = running.find((process) => process.pid === pid);
   return found !== undefined && !isListedAs(found.cmd, command);
 }
+
+/** The fault of a server, and not of a sandbox: nothing in the caller's own one has to be ended. */
+export function tooManyFollowed(limit: number): SandboxError {
+  const message = `this server follows ${limit} processes in all sandboxes, the limit`;
+  const hint = "End processes that are not needed, in any sandbox, or wait until one ends.";
+  return new SandboxError("resource_exhausted", message, { hint });
+}

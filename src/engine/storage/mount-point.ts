@@ -103,3 +103,12 @@ async function tryUnmount(mount: string): Promise<"done" | "held" | "busy"> {
     return isHeld ? "held" : "busy";
   }
 }
+
+/** Unmounts one that may be in use; another process may do so, too. */
+export async function detachMount(folder: string, name: string): Promise<void> {
+  try {
+    await runProgram(["umount", "-l", join(folder, name)]);
+  } catch (error) {
+    if (await hasMount(folder, name)) throw error;
+  }
+}

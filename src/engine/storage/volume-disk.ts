@@ -23,6 +23,7 @@ import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
 import { syncMounts, trimMounts } from "./flush-mounts.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
 import {
+  detachMount,
   hasHolder,
   hasMount,
   holdMount,
@@ -257,12 +258,8 @@ function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
 }
 
 async function removeFolder(folder: string): Promise<void> {
-  const mount = join(folder, DISK_NAMES.mount);
   for (let count = 0; count < MAX_MOUNTS && (await isMounted(folder)); count += 1) {
-    await runProgram(["umount", "-l", mount]).catch(async (error: unknown) => {
-      // Another process may remove it, too.
-      if (await isMounted(folder)) throw error;
-    });
+    await detachMount(folder, DISK_NAMES.mount);
   }
   await removeDisk(folder);
   await removeEmpty(folder);

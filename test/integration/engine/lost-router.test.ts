@@ -52,13 +52,22 @@ test("the link of each container is missed, also once a router was made for the 
   expect({ lost, found }).toEqual({ lost: [true, true], found: [false, false] });
 });
 
-test("a home that was moved keeps its router and the links of its containers", async () => {
-  await using folder = await makeTempFolder();
-  await using namespace = await makeNetwork(join(folder.path, "outside"));
+/** The folder of containers, where it will be moved, and a network outside. */
+async function openMovable() {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await makeTempFolder());
+  const namespace = stack.use(await makeNetwork(join(path, "outside")));
   const parts = { program: "/nonexistent", perlDirectory: PERL_DIRECTORY };
   const outside = { ...namespace, ...parts, resolvers: [], changes: 0 };
-  const [owner, place] = [join(folder.path, "s"), join(folder.path, "moved")];
+  const [owner, place] = [join(path, "s"), join(path, "moved")];
   await mkdir(owner);
+  const owned = stack.move();
+  return { outside, owner, place, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+test("a home that was moved keeps its router and the links of its containers", async () => {
+  await using home = await openMovable();
+  const { outside, owner, place } = home;
   await using first = await startConnectable(join(owner, "i1"));
   await using second = await startConnectable(join(owner, "i2"));
   const earlier = createRouters(PERL_DIRECTORY);
@@ -86,12 +95,8 @@ test("a home that was moved keeps its router and the links of its containers", a
 });
 
 test("of a home that was moved nothing stays of containers that ended before", async () => {
-  await using folder = await makeTempFolder();
-  await using namespace = await makeNetwork(join(folder.path, "outside"));
-  const parts = { program: "/nonexistent", perlDirectory: PERL_DIRECTORY };
-  const outside = { ...namespace, ...parts, resolvers: [], changes: 0 };
-  const [owner, place] = [join(folder.path, "s"), join(folder.path, "moved")];
-  await mkdir(owner);
+  await using home = await openMovable();
+  const { outside, owner, place } = home;
   const names = ["i1", "i2"];
   const earlier = createRouters(PERL_DIRECTORY);
   for (const name of names) {

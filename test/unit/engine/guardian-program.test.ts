@@ -2,10 +2,9 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readlink, rename, writeFile } from "node:fs/promises";
 import { uptime } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -168,9 +167,10 @@ test("a home that is moved keeps its guardian", async () => {
   await using world = await openWorld();
   await writeFile(join(world.folder, "expiry"), `${secondsFromNow(5)} end\n`);
   const instance = dirname(world.tree);
-  world.start("leave", "freezer").stdin?.end();
-  // It is looked at once before.
-  await delay(500);
+  const guardian = world.start("leave", "freezer");
+  const place = async () => readlink(`/proc/${guardian.pid}/cwd`);
+  await expect.poll(place).toBe(instance);
+  guardian.stdin?.end();
   await rename(instance, `${instance}-moved`);
   // Cgroups stay where they are.
   await mkdir(instance);
